@@ -93,6 +93,9 @@ struct verbs_qp {
 	double sent_per_second,
 		received_per_second; /* bytes, over the last half a second or more */
 	uint64_t moved_local_ns;     /* of the reading that last saw it move */
+	uint64_t read_local_ns;	     /* before its newest reading */
+	/* By direction: what was posted or completed; what was received. */
+	struct qp_progress progress[2];
 	/* Since when it has had operations without a completion, and completed none; 0: it has not.
 	 */
 	uint64_t pending_local_ns;
@@ -142,6 +145,7 @@ struct processes {
 	const struct ibverbs_files *files; /* of another library; NULL: none */
 	struct process *list[PROCESSES_MAX];
 	size_t count, qp_count;
+	bool has_polled;
 	/* Of the newest poll: files without room for them or their queue pairs; of another kind. */
 	uint64_t refused, unreadable;
 	struct verbs_totals totals[DEVICES_MAX];

@@ -128,7 +128,7 @@ static void take_rates(struct verbs_qp *qp, uint64_t now_local_ns)
 	qp->before.received = received;
 }
 
-static void note_progress(struct verbs_qp *qp, const struct segment_qp *now, uint64_t now_local_ns)
+static void note_pending(struct verbs_qp *qp, const struct segment_qp *now, uint64_t now_local_ns)
 {
 	if (!watch_pending(now))
 		qp->pending_local_ns = 0;
@@ -137,6 +137,47 @@ static void note_progress(struct verbs_qp *qp, const struct segment_qp *now, uin
 	/* What it was before the first reading is not known. */
 	if (now->epoch != qp->is.epoch)
 		qp->failures_before = watch_failures(now);
+}
+
+/* It moved after @after_local_ns, and before now: it has been read. */
+static void note_progress(const struct processes *processes, struct qp_progress *progress,
+			  uint64_t after_local_ns)
+{
+	uint64_t before_local_ns = time_local_ns();
+	int64_t bound_ns;
+
+	*progress = (struct qp_progress){.moved = true, .moved_local_ns = before_local_ns};
+	if (after_local_ns > before_local_ns)
+		after_local_ns = before_local_ns;
+	progress->timed = processes->read_time &&
+			  processes->read_time(processes->time_context, after_local_ns,
+					       &progress->after_fabric_ns, &bound_ns) &&
+			  processes->read_time(processes->time_context, before_local_ns,
+					       &progress->before_fabric_ns, &progress->bound_ns);
+	if (progress->timed && bound_ns > progress->bound_ns)
+		progress->bound_ns = bound_ns;
+}
+
+static uint64_t moves_of(const struct segment_qp *qp, enum esc_direction direction)
+{
+	return direction == ESC_DIRECTION_RX ? qp->received
+					     : segment_messages(qp) + qp->completed + errors_of(qp);
+}
+
+/* @before NULL: it is read for the first time. */
+static void note_moves(const struct processes *processes, struct verbs_qp *qp,
+		       const struct segment_qp *before, const struct segment_qp *now)
+{
+	/* What an earlier daemon saw may have moved long ago. */
+	if (!processes->has_polled)
+		return;
+	for (unsigned int d = 0; d < 2; d++) {
+		uint64_t moves = moves_of(now, d);
+
+		if (before ? moves != moves_of(before, d) : moves != 0)
+			note_progress(processes, &qp->progress[d],
+				      before ? qp->read_local_ns : now->first_local_ns);
+	}
 }
 
 static void take_slot(struct processes *processes, struct process *process, struct verbs_qp *qp,
@@ -154,10 +195,12 @@ static void take_slot(struct processes *processes, struct process *process, stru
 		free(qp->delays);
 		*qp = (struct verbs_qp){};
 	}
-	note_progress(qp, &now, now_local_ns);
+	note_moves(processes, qp, is_same ? &qp->is : NULL, &now);
+	note_pending(qp, &now, now_local_ns);
 	if (!is_same || memcmp(&qp->is, &now, sizeof(now)))
 		qp->moved_local_ns = now_local_ns;
 	qp->is = now;
+	qp->read_local_ns = now_local_ns;
 	take_rates(qp, now_local_ns);
 }
 
@@ -411,6 +454,7 @@ void processes_poll(struct processes *processes, uint64_t now_local_ns)
 			free_process(processes, process);
 	}
 	processes->count = kept;
+	processes->has_polled = true;
 	closedir(folder);
 }
 

@@ -294,12 +294,16 @@ json_t *report_counts(const struct verbs_row *row)
 
 void ibverbs_put_process(json_t *object, const struct process *process)
 {
+	char id[JOB_ID_BYTES];
+
 	if (process->pid)
 		json_put_count(object, "pid", process->pid);
 	json_put_name(object, "comm", process->header.comm);
 	json_put_name(object, "rank", process->header.rank);
 	json_put_name(object, "job_variable", process->header.job_id);
 	json_put_name(object, "job", process->job.name);
+	if (*job_id_of(&process->job, id))
+		json_put_name(object, "job_id", id);
 	if (process->job.kind != JOB_NONE)
 		json_put_text(object, "job_kind", job_kind_name(process->job.kind));
 	json_put_name(object, "cgroup", process->job.cgroup);
@@ -335,6 +339,7 @@ json_t *report_row(const struct verbs_row *row)
 	json_put_count(object, "first_local_ns", qp->first_local_ns);
 	json_put_count(object, "last_local_ns", row->qp->moved_local_ns);
 	ibverbs_put_process(object, row->process);
+	qp_put_progress(object, &row->qp->progress[row->key.direction]);
 	if (qp->state == SEGMENT_ENDED)
 		json_put_bool(object, "ended", true);
 	if (tx)

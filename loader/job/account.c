@@ -314,12 +314,11 @@ void jobs_note_progress(struct job_entry *slot, const struct esc_qp_key *key,
 	if (sampled && key->direction == ESC_DIRECTION_TX && qp->sample_psn == newest &&
 	    !(qp->sample_flags & ESC_SAMPLE_RESPONSE) && after_ns == qp->sample_local_ns)
 		before_ns = after_ns;
-	slot->moved = true;
-	slot->moved_local_ns = time->local_ns;
-	slot->timed = time->facts.known;
-	if (!slot->timed)
+	slot->last = (struct qp_progress){
+		.moved = true, .moved_local_ns = time->local_ns, .timed = time->facts.known};
+	if (!slot->last.timed)
 		return;
-	slot->after_fabric_ns = fabric_at(time, after_ns);
-	slot->before_fabric_ns = fabric_at(time, before_ns);
-	slot->bound_ns = time->facts.bound_ns;
+	slot->last.after_fabric_ns = fabric_at(time, after_ns);
+	slot->last.before_fabric_ns = fabric_at(time, before_ns);
+	slot->last.bound_ns = time->facts.bound_ns;
 }

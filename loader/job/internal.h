@@ -53,10 +53,7 @@ struct job_entry {
 
 	/* Progress: a new request, or a response to one. A packet that is sent again is none. */
 	uint64_t progress;
-	bool moved; /* since this daemon began */
-	uint64_t moved_local_ns;
-	bool timed; /* there was fabric time then: */
-	int64_t after_fabric_ns, before_fabric_ns, bound_ns;
+	struct qp_progress last;
 };
 
 /* One look at the clock. */

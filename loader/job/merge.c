@@ -101,6 +101,12 @@ struct stream {
 	const json_t *tx, *rx; /* NULL: not known */
 };
 
+/* As its process counts it: the kernel programs do not see it. */
+static bool is_of_process(const json_t *qp)
+{
+	return !strcmp(json_text(qp, "source"), "verbs");
+}
+
 static int compare_streams(const void *a, const void *b)
 {
 	return strcmp(((const struct stream *)a)->key, ((const struct stream *)b)->key);
@@ -115,7 +121,8 @@ static size_t read_streams(const json_t *qps, struct stream *streams)
 	json_array_foreach (qps, i, qp) {
 		bool tx = !strcmp(json_text(qp, "direction"), "tx");
 
-		if (json_object_get(qp, "request_psn") && *json_text(qp, "key"))
+		if ((json_object_get(qp, "request_psn") || is_of_process(qp)) &&
+		    *json_text(qp, "key"))
 			streams[count++] = (struct stream){json_text(qp, "key"), tx ? qp : NULL,
 							   tx ? NULL : qp};
 	}
@@ -134,6 +141,20 @@ static size_t read_streams(const json_t *qps, struct stream *streams)
 	return kept;
 }
 
+/* The same by the completions of its process: an error has causes of its own, see `findings`. */
+static const char *cause_of_process(const json_t *tx)
+{
+	const json_t *counts = json_object_get(tx, "verbs");
+	const json_t *pending = json_object_get(counts, "pending");
+
+	if (!counts || json_object_size(json_object_get(counts, "errors")))
+		return NULL;
+	if (json_count(counts, "signaled") == json_count(counts, "completed"))
+		return "local";
+	/* Without polls it may have its completions. */
+	return json_is_true(json_object_get(pending, "polls")) ? "remote or fabric" : NULL;
+}
+
 /*
  * Where the cause is, seen from the host that sends the requests: "local", all was acknowledged
  * and no more was sent; "remote", the peer received all and does not acknowledge it; "fabric", what
@@ -144,11 +165,13 @@ static const char *cause_of(const struct stream *stream)
 	const json_t *acked = json_object_get(stream->tx, "acked_psn");
 	uint32_t sent = (uint32_t)json_count(stream->tx, "request_psn");
 
+	if (is_of_process(stream->tx))
+		return cause_of_process(stream->tx);
 	if (!stream->tx || !acked)
 		return NULL;
 	if (!((sent - (uint32_t)json_integer_value(acked)) & ESC_PSN_MASK))
 		return "local";
-	if (!stream->rx)
+	if (!json_object_get(stream->rx, "request_psn"))
 		return "remote or fabric";
 	return json_count(stream->rx, "request_psn") == sent ? "remote" : "fabric";
 }
@@ -162,13 +185,13 @@ static void copy(json_t *to, const json_t *from, const char *key)
 /* NULL: it still moves, or it is not known when it did. */
 static json_t *stopped_json(const struct stream *stream, uint64_t quiet_ns)
 {
-	static const char *const same[] = {"key",    "host",	    "peer",	"interface",
-					   "sport",  "pid",	    "comm",	"job",
-					   "job_id", "retransmits", "local_qpn"};
+	static const char *const same[] = {
+		"key", "host",	 "peer", "interface",	"sport",     "pid",    "comm",
+		"job", "job_id", "rank", "retransmits", "local_qpn", "source", "rdma_device"};
 	static const char *const times[] = {"after_fabric_ns", "before_fabric_ns", "bound_ns",
 					    "ago_ms"};
 	const json_t *end = stream->tx ? stream->tx : stream->rx;
-	const json_t *progress = json_object_get(end, "progress"), *acked;
+	const json_t *progress = json_object_get(end, "progress"), *acked, *pending;
 	uint32_t sent = (uint32_t)json_count(end, "request_psn");
 	json_t *object;
 
@@ -185,6 +208,9 @@ static json_t *stopped_json(const struct stream *stream, uint64_t quiet_ns)
 	if (acked)
 		json_put_count(object, "unacknowledged_packets",
 			       (sent - (uint32_t)json_integer_value(acked)) & ESC_PSN_MASK);
+	pending = json_object_get(json_object_get(stream->tx, "verbs"), "pending");
+	if (pending)
+		copy(object, pending, "operations");
 	json_put_text(object, "cause", cause_of(stream));
 	return object;
 }
@@ -317,22 +343,40 @@ static json_t *choose(const json_t *qps, const char *id)
 	json_t *keys = json_object(), *chosen = json_array(), *qp;
 	size_t i;
 
+	/* One that is not connected has no key. */
 	json_array_foreach (qps, i, qp)
-		if (job_id_matches(json_text(qp, "job_id"), id))
+		if (*json_text(qp, "key") && job_id_matches(json_text(qp, "job_id"), id))
 			json_object_set_new(keys, json_text(qp, "key"), json_true());
 	json_array_foreach (qps, i, qp)
-		if (json_object_get(keys, json_text(qp, "key")))
+		if (json_object_get(keys, json_text(qp, "key")) ||
+		    job_id_matches(json_text(qp, "job_id"), id))
 			json_array_append(chosen, qp);
 	json_decref(keys);
 	return chosen;
 }
 
+/* Adds each count of @from to that of @to. */
+static void add_sums(json_t *to, json_t *from)
+{
+	const char *key;
+	json_t *value;
+
+	json_object_foreach (from, key, value) {
+		if (!json_is_object(value)) {
+			json_put_count(to, key, json_count(to, key) + json_count(from, key));
+			continue;
+		}
+		if (!json_is_object(json_object_get(to, key)))
+			json_put(to, key, json_object());
+		add_sums(json_object_get(to, key), value);
+	}
+}
+
 /* The sums of each host that stated them, and of all. */
 static void put_sums(json_t *result, const json_t *sums, const char *id)
 {
-	static const char *const directions[] = {"tx", "rx"};
-	json_t *hosts = json_array(), *one, *value;
-	const char *key;
+	static const char *const names[] = {"tx", "rx", "verbs"};
+	json_t *hosts = json_array(), *one, *of;
 	size_t i;
 
 	json_array_foreach (sums, i, one) {
@@ -343,18 +387,14 @@ static void put_sums(json_t *result, const json_t *sums, const char *id)
 			continue;
 		}
 		copy(host, one, "host");
-		copy(host, one, "verbs");
-		for (size_t d = 0; d < 2; d++) {
-			json_t *of = json_object_get(one, directions[d]);
-
-			copy(host, one, directions[d]);
-			if (!json_object_get(result, directions[d]))
-				json_put(result, directions[d], json_object());
-			json_object_foreach (of, key, value) {
-				json_t *to = json_object_get(result, directions[d]);
-
-				json_put_count(to, key, json_count(to, key) + json_count(of, key));
-			}
+		for (size_t n = 0; n < sizeof(names) / sizeof(names[0]); n++) {
+			of = json_object_get(one, names[n]);
+			if (!json_is_object(of))
+				continue;
+			copy(host, one, names[n]);
+			if (!json_object_get(result, names[n]))
+				json_put(result, names[n], json_object());
+			add_sums(json_object_get(result, names[n]), of);
 		}
 		json_array_append_new(hosts, host);
 	}

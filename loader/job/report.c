@@ -151,22 +151,6 @@ static json_t *delays_json(const struct jobs *jobs, const struct job_sum *job)
 
 /* --- what `qp` shows --- */
 
-static void put_progress(json_t *qp, const struct job_entry *slot)
-{
-	json_t *object;
-
-	if (!slot->moved)
-		return;
-	object = json_object();
-	json_put_count(object, "ago_ms", (time_local_ns() - slot->moved_local_ns) / 1000000);
-	if (slot->timed) {
-		json_put_integer(object, "after_fabric_ns", slot->after_fabric_ns);
-		json_put_integer(object, "before_fabric_ns", slot->before_fabric_ns);
-		json_put_integer(object, "bound_ns", slot->bound_ns);
-	}
-	json_put(qp, "progress", object);
-}
-
 void jobs_put_qp(void *self, const struct qp_entry *entry, json_t *qp)
 {
 	const struct jobs *jobs = self;
@@ -185,7 +169,7 @@ void jobs_put_qp(void *self, const struct qp_entry *entry, json_t *qp)
 	if (!entry->job)
 		return;
 	json_put_name(qp, "job_id", entry->job->job->id);
-	put_progress(qp, entry->job);
+	qp_put_progress(qp, &entry->job->last);
 }
 
 /* --- the verb --- */

@@ -95,15 +95,19 @@ static const struct column findings[] = {
 static const struct column stopped[] = {
 	{"STOPPED", "ago_ms", FORMAT_AGE, .help = "how long ago its last progress was seen"},
 	{"BEFORE", "before_fabric_ns", FORMAT_TEXT,
-	 .help = "its last new request was sent before this, ns of fabric time"},
+	 .help = "its last new request was sent before this, ns of fabric time; of a queue pair "
+		 "that only its process counts, its last post or completion was"},
 	{"ERR", "bound_ns", FORMAT_TIME, .help = "bound of the error of that time"},
 	{"HOST", "host", FORMAT_TEXT, COLUMN_LEFT, .help = "where it was seen"},
 	{"QP", "key", FORMAT_TEXT, COLUMN_LEFT, .help = "the queue pair"},
 	{"CAUSE", "cause", FORMAT_TEXT, COLUMN_LEFT,
-	 .help = "`local`: all was acknowledged, and this host sent no more; `remote`: the peer "
-		 "received all and does not acknowledge; `fabric`: what was sent was not received"},
+	 .help = "`local`: all was acknowledged, or completed, and this host sent no more; "
+		 "`remote`: the peer received all and does not acknowledge; `fabric`: what was "
+		 "sent was not received"},
 	{"UNACKED", "unacknowledged_packets", FORMAT_COUNT,
 	 .help = "packets that are not acknowledged"},
+	{"PENDING", "operations", FORMAT_COUNT, COLUMN_OPTIONAL,
+	 .help = "operations without a completion, where only the process counts them"},
 	{"PROCESS", "<|{comm}|><|[{pid}]|>", FORMAT_TEXT, COLUMN_LEFT | COLUMN_OPTIONAL,
 	 .help = "the process that owns it"},
 	{},

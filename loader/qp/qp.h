@@ -116,6 +116,16 @@ void qptable_set_others(struct qptable *table, qptable_next_fn *next, qptable_de
 json_t *qptable_describe(const struct qptable *table, const struct qp_entry *entry,
 			 const struct port_info *port);
 
+/* When a queue pair moved last: between two readings. */
+struct qp_progress {
+	bool moved;		 /* since this daemon began */
+	uint64_t moved_local_ns; /* CLOCK_MONOTONIC of the reading that saw it */
+	bool timed;		 /* there was fabric time then: */
+	int64_t after_fabric_ns, before_fabric_ns, bound_ns;
+};
+/* The member `progress` of @qp; none when it has not moved. */
+void qp_put_progress(json_t *qp, const struct qp_progress *progress);
+
 uint64_t qp_naks(const struct esc_qp *qp);
 /* The port in slot @index; NULL: it is not among them. */
 const struct port_info *report_port(const struct port_facts *ports, unsigned int count,

@@ -162,6 +162,22 @@ static struct qp_ranked *choose_all(const struct qptable *table, const struct qp
 	return list;
 }
 
+void qp_put_progress(json_t *qp, const struct qp_progress *progress)
+{
+	json_t *object;
+
+	if (!progress->moved)
+		return;
+	object = json_object();
+	json_put_count(object, "ago_ms", (time_local_ns() - progress->moved_local_ns) / 1000000);
+	if (progress->timed) {
+		json_put_integer(object, "after_fabric_ns", progress->after_fabric_ns);
+		json_put_integer(object, "before_fabric_ns", progress->before_fabric_ns);
+		json_put_integer(object, "bound_ns", progress->bound_ns);
+	}
+	json_put(qp, "progress", object);
+}
+
 const struct port_info *report_port(const struct port_facts *ports, unsigned int count,
 				    unsigned int index)
 {

@@ -3,6 +3,7 @@
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/json.h"
 #include "job/internal.h"
@@ -211,4 +212,88 @@ Test(jobs, timeline_names_the_first_or_none)
 	result = timeline("[]");
 	cr_expect_null(json_object_get(result, "first"));
 	json_decref(result);
+}
+
+#define VERBS_QP(key, host, direction, counts, before)                                             \
+	"{\"key\":\"" key "\",\"host\":\"" host "\",\"direction\":\"" direction                    \
+	"\",\"source\":\"verbs\",\"job_id\":\"job_1\",\"rank\":\"3\",\"verbs\":{" counts           \
+	"},\"progress\":{\"ago_ms\":5000,\"after_fabric_ns\":" before                              \
+	"00,\"before_fabric_ns\":" before "50,\"bound_ns\":10}}"
+
+#define DONE "\"signaled\":9,\"completed\":9"
+#define WAITS(polls)                                                                               \
+	"\"signaled\":9,\"completed\":7,\"pending\":{\"operations\":2,\"polls\":" polls "}"
+
+/* What the kernel programs do not see is ordered with what they see. */
+Test(jobs, timeline_has_what_processes_count)
+{
+	static const char *const causes[] = {"remote or fabric", "local", "", "", "local"};
+	/* clang-format off */
+	json_t *result = timeline("["
+		VERBS_QP("a", "h1", "tx", WAITS("true"), "1") ","
+		VERBS_QP("a", "h2", "rx", "", "9") ","
+		VERBS_QP("b", "h1", "tx", DONE, "2") ","
+		VERBS_QP("c", "h1", "tx", WAITS("false"), "3") ","
+		VERBS_QP("d", "h1", "tx", DONE ",\"errors\":{\"flushed\":1}", "4") ","
+		QP("e", "h3", "tx", "9", ACKED("9"), "500", "600", "10") ","
+		"{\"key\":\"f\",\"source\":\"verbs\",\"direction\":\"tx\"}]");
+	/* clang-format on */
+	json_t *first = json_object_get(result, "first"), *one;
+	size_t i;
+
+	cr_expect_str_eq(json_text(first, "key"), "a");
+	cr_expect_str_eq(json_text(first, "host"), "h1");
+	cr_expect_str_eq(json_text(first, "rank"), "3");
+	cr_expect_eq(json_count(first, "operations"), 2);
+	cr_expect_null(json_object_get(first, "unacknowledged_packets"));
+	cr_assert_eq(json_array_size(json_object_get(result, "stopped")), 5);
+	json_array_foreach (json_object_get(result, "stopped"), i, one)
+		cr_expect_str_eq(json_text(one, "cause"), causes[i], "%s", json_text(one, "key"));
+	cr_expect_eq(json_count(result, "untimed"), 1, "f");
+	json_decref(result);
+}
+
+/* Files of two hosts: rows that are not connected have no key, and are their own job's alone. */
+Test(jobs, files_of_two_hosts_with_processes)
+{
+	/* clang-format off */
+	static const char *const texts[] = {
+		"{\"host\":\"h1\",\"job_id\":\"job_1\",\"verbs\":{\"tx\":{\"bytes\":5},\"errors\":1},\"qps\":["
+		VERBS_QP("a", "h1", "tx", DONE, "1") ","
+		"{\"source\":\"verbs\",\"direction\":\"tx\",\"job_id\":\"job_1\"},"
+		"{\"source\":\"verbs\",\"direction\":\"tx\",\"job_id\":\"job_2\"}]}",
+		"{\"host\":\"h2\",\"job_id\":\"job_1\",\"verbs\":{\"tx\":{\"bytes\":7},\"errors\":0},\"qps\":["
+		"{\"key\":\"a\",\"source\":\"verbs\",\"direction\":\"rx\",\"job_id\":\"job_9\"}]}"};
+	/* clang-format on */
+	char paths[2][32], *error = NULL;
+	json_t *args, *result, *verbs;
+	int code;
+
+	for (int i = 0; i < 2; i++) {
+		int fd;
+
+		strcpy(paths[i], "/tmp/test_jobs.XXXXXX");
+		fd = mkstemp(paths[i]);
+		cr_assert_geq(fd, 0);
+		cr_assert_gt(write(fd, texts[i], strlen(texts[i])), 0);
+		close(fd);
+	}
+	args = json_pack("{s:s, s:[s,s]}", "id", "1", "from", paths[0], paths[1]);
+	result = job_run_files(args, &code, &error);
+	cr_assert_not_null(result, "%s", error);
+	cr_expect_eq(json_array_size(json_object_get(result, "qps")), 3);
+	verbs = json_object_get(result, "verbs");
+	cr_expect_eq(json_count(json_object_get(verbs, "tx"), "bytes"), 12);
+	cr_expect_eq(json_count(verbs, "errors"), 1);
+	cr_expect_null(json_object_get(result, "tx"), "of packets nothing is known");
+	json_decref(result);
+	json_object_set_new(args, "view", json_string("timeline"));
+	result = job_run_files(args, &code, &error);
+	cr_assert_not_null(result, "%s", error);
+	cr_expect_str_eq(json_text(json_object_get(result, "first"), "key"), "a");
+	cr_expect_eq(json_count(result, "qp_count"), 1);
+	json_decref(result);
+	json_decref(args);
+	for (int i = 0; i < 2; i++)
+		unlink(paths[i]);
 }

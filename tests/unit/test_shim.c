@@ -681,6 +681,65 @@ static void leave_file(const char *name, off_t bytes)
 	close(fd);
 }
 
+static bool read_local(void *none, uint64_t local_ns, int64_t *fabric_ns, int64_t *bound_ns)
+{
+	(void)none;
+	*fabric_ns = (int64_t)local_ns;
+	*bound_ns = 7;
+	return true;
+}
+
+/* For the timeline of a job: between which readings a queue pair moved. */
+Test(shim, the_daemon_notes_when_a_queue_pair_moved)
+{
+	struct processes processes = {
+		.folder = strdup(folder), .idle_ns = 1000000000, .read_time = read_local};
+	const struct qp_progress *progress;
+	uint64_t began_ns = time_local_ns(), read_ns;
+	struct qp_progress before;
+	struct verbs_qp *qp;
+	pid_t job;
+
+	processes_poll(&processes, began_ns);
+	job = start_job(1);
+	read_ns = time_local_ns();
+	processes_poll(&processes, read_ns);
+	cr_assert_eq(processes.count, 1);
+	cr_assert_eq(processes.list[0]->count, 1);
+	qp = &processes.list[0]->qps[0];
+	for (unsigned int d = 0; d < 2; d++) {
+		progress = &qp->progress[d];
+		cr_expect(progress->moved && progress->timed);
+		cr_expect_eq(progress->after_fabric_ns, (int64_t)qp->is.first_local_ns);
+		cr_expect_geq(progress->after_fabric_ns, (int64_t)began_ns);
+		cr_expect_geq(progress->before_fabric_ns, (int64_t)read_ns);
+		cr_expect_eq(progress->bound_ns, 7);
+	}
+	before = *progress;
+	processes_poll(&processes, time_local_ns());
+	cr_expect_eq(memcmp(&before, progress, sizeof(before)), 0, "it did not move");
+	/* As if it had completed one more since. */
+	qp->is.completed--;
+	began_ns = qp->read_local_ns;
+	processes_poll(&processes, time_local_ns());
+	cr_expect_eq(qp->progress[0].after_fabric_ns, (int64_t)began_ns);
+	cr_expect_eq(memcmp(&before, progress, sizeof(before)), 0, "nothing was received");
+	end_job(job);
+	processes_poll(&processes, time_local_ns());
+	processes_free(&processes);
+
+	/* A daemon that begins does not know since when a process has stood still. */
+	processes = (struct processes){
+		.folder = strdup(folder), .idle_ns = 1000000000, .read_time = read_local};
+	job = start_job(1);
+	processes_poll(&processes, time_local_ns());
+	cr_assert_eq(processes.count, 1);
+	cr_expect_not(processes.list[0]->qps[0].progress[0].moved);
+	end_job(job);
+	processes_poll(&processes, time_local_ns());
+	processes_free(&processes);
+}
+
 Test(shim, the_daemon_takes_nothing_else_for_a_segment)
 {
 	struct processes processes = {.folder = folder, .idle_ns = 1000000000};
