@@ -10,10 +10,11 @@ KEY = bytes(range(16))  # of the fleet
 START_SECONDS = 180  # the verifier is slow under emulation, and others may have the CPUs
 
 
-def configuration(guest, options, top, members, key):
-    """The YAML for a guest's one interface; options are extra keys of it, @top more of the file."""
+def configuration(guest, options, top, members, key, more):
+    """The YAML for a guest's eth0, of which @options are extra keys, and the interfaces @more; @top: more of the file."""
     lines = [f"host: {guest['name']}", "interfaces:", "  - name: eth0", "    plane: backend"]
     lines += [f"    {key}: {value}" for key, value in sorted(options.items()) if value]
+    lines += [f"  - name: {name}" for name in more]
     lines += ["textfile: { directory: /var/lib/prometheus/node-exporter, interval: 1s }"]
     if members:
         lines += ["members: /etc/escapement/members.json"]
@@ -49,14 +50,14 @@ def control(name, verb, seconds=START_SECONDS):
     return result.out
 
 
-def configure(name, options=None, top="", members=None, key=KEY):
+def configure(name, options=None, top="", members=None, key=KEY, more=()):
     """
     Writes a guest's configuration for the next start or reload. True if it changed.
 
-    @members: the list of the fleet, for a mesh; @key: its key, None: none.
+    @members: the list of the fleet, for a mesh; @key: its key, None: none; @more: names of interfaces beside eth0.
     """
     guest = state.guest(name)
-    files = {"escapement.yaml": configuration(guest, options or {}, top, members, key).encode(),
+    files = {"escapement.yaml": configuration(guest, options or {}, top, members, key, more).encode(),
              "members.json": members and json.dumps(members).encode(), "fleet.key": key}
     return any([put_file(guest, file, data) for file, data in files.items()])
 

@@ -9,12 +9,13 @@ import sys
 import time
 
 import rocev2
-from emulation import capture, channel, machine, perftest
+from emulation import capture, channel, image, machine, perftest
+from tap import Skip
 
 CLIENT, SERVER = "A", "B"
 GUESTS = (CLIENT, SERVER)
 FULL = "--full" in sys.argv[1:]  # more repetitions, for `make check-long`
-HW_COUNTERS = "/sys/class/infiniband/rxe0/ports/1/hw_counters"
+HW_COUNTERS = "/sys/class/infiniband/{}/ports/1/hw_counters"
 STILL_READS = 2  # readings in a row that agree: traffic is over
 STILL_GAP_SECONDS = 0.15
 STILL_SECONDS = 30
@@ -22,11 +23,20 @@ STILL_SECONDS = 30
 GROWING = ("packets", "bytes", "payload_bytes", "messages", "duplicates", "retransmits",
            "psn_gaps", "acks", "naks", "rnr_naks", "ce", "cnps")
 
+KERNEL = tuple(int(part) for part in image.SERIES.split("."))  # of the guests
+TC = ("tcx", "clsact") if KERNEL >= (6, 6) else ("clsact",)  # the first by default
+
 # What rxe counts when it repairs a loss.
 REPAIRS = ("duplicate_request", "out_of_seq_request", "rcvd_seq_err", "completer_retry_err",
            "retry_exceeded_err", "rcvd_rnr_err", "send_rnr_err")
 
 Count = collections.namedtuple("Count", "packets bytes")
+
+
+def need_kernel(version, what):
+    """Skips the test where the guests' kernel is older: what of it came with @version."""
+    if KERNEL < version:
+        raise Skip(f"{what}, which came with Linux {version[0]}.{version[1]}")
 
 
 def each(function):
@@ -48,9 +58,9 @@ def nice_counts():
         each(lambda name: channel.run(name, ["sh", "-c", f"echo 1 >{setting}"]))
 
 
-def rxe_counters(name):
-    """{counter: value} of the guest's RDMA device."""
-    text = channel.read(name, ["grep", "-r", "", HW_COUNTERS])
+def rxe_counters(name, device=perftest.DEVICE):
+    """{counter: value} of a guest's RDMA device."""
+    text = channel.read(name, ["grep", "-r", "", HW_COUNTERS.format(device)])
     return {os.path.basename(path): int(value) for path, value in
             (line.split(":") for line in text.splitlines())}
 
@@ -62,13 +72,13 @@ def qdisc_drops():
         for name in GUESTS}
 
 
-def wait_still():
+def wait_still(device=perftest.DEVICE):
     """Waits until no guest's device sends or receives; returns {guest: counters}."""
     deadline, before, agreed = time.monotonic() + STILL_SECONDS, None, 0
     while agreed < STILL_READS:
         if time.monotonic() > deadline:
             raise TimeoutError(f"RoCEv2 still flows {STILL_SECONDS} s after the test's end")
-        now = dict(zip(GUESTS, each(rxe_counters)))
+        now = dict(zip(GUESTS, each(lambda name: rxe_counters(name, device))))
         agreed = agreed + 1 if now == before else 0
         before = now
         time.sleep(STILL_GAP_SECONDS)

@@ -77,7 +77,7 @@ def is_ready(name):
         port = bench.interface(name)
     except VmError:
         return False
-    return (port["attach"], port["tc"], port["mtu"]) == ("native", "tcx", MTU)
+    return (port["attach"], port["tc"], port["mtu"]) == ("native", bench.TC[0], MTU)
 
 
 def make_ready(**configuration):

@@ -48,6 +48,7 @@ def link():
 
 
 def test_links(tap, folder):
+    """1,000 losses of a virtio carrier of 1 to 50 ms, and a restart meanwhile: each that the kernel counts is counted."""
     cleanup.make_ready(top="links: { settle: 0s }\n")
     before, kernel = link(), kernel_counts()
     monitor, seed = Monitor(GUEST), int(time.strftime("%Y%m%d"))

@@ -342,6 +342,7 @@ def draw(tap, folder):
 
 def test_nic(tap, folder):
     """A NIC fails under ib_write_bw: carrier, admin down, silence, both hosts; and returns."""
+    bench.need_kernel((6, 6), "tcx, which NIC failover needs")
     wanted = ONLY.split(",")
     if RUNS and (not ONLY or "picture" in wanted):
         draw(tap, folder)

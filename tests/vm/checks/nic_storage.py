@@ -90,6 +90,7 @@ def check_case(tap, fault, names):
 
 def test_nic_storage(tap, folder):
     """NVMe over Fabrics under fio: the NIC of the initiator or the target loses its link, or all packets."""
+    bench.need_kernel((6, 6), "tcx, which NIC failover needs")
     missing = [tool for tool in ("fio", "nvme") if not shutil.which(tool)]
     if not tap.check(not missing, "the programs are here", f"{missing}: tests/deps long"):
         return

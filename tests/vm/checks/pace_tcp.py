@@ -3,6 +3,7 @@
 import json
 import time
 
+from . import bench
 from .paceworld import ADDRESS, CGROUP, CLOCK_SECONDS, FOLDER, HOSTS, query, counts, hosts, must, put, shell
 
 # TCP from a to b: connections without end, of small segments, so that two of each fit the queue.
@@ -75,6 +76,7 @@ def check_bbr(tap):
 
 def test_pace_tcp(tap, folder):
     """TCP limited by its own delay on this kernel, its pacing by fq."""
+    bench.need_kernel((6, 4), "wrappers of congestion controls")
     with hosts():
         query("a", "pace", "setup-fq", "a0")
         put("receiver", TCP_RECEIVER.encode())

@@ -50,7 +50,7 @@ class Load:
 
 
 def sent_packets():
-    return int(channel.read(bench.CLIENT, ["cat", f"{bench.HW_COUNTERS}/sent_pkts"]))
+    return bench.rxe_counters(bench.CLIENT)["sent_pkts"]
 
 
 def wait_flowing():
