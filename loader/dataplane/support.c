@@ -70,12 +70,12 @@ int preflight_check(char **error)
 	struct utsname name;
 	int major, minor, fd, err;
 
-	/* XDP on packets of several buffers came with 5.18. */
+	/* The oldest that is tested; what the programs call came with 5.18 at the latest. */
 	if (!uname(&name) && sscanf(name.release, "%d.%d", &major, &minor) == 2 &&
-	    (major < 5 || (major == 5 && minor < 18)))
+	    (major < 6 || (major == 6 && minor < 1)))
 		return explain(error, -ENOSYS,
-			       "kernel %s is too old: XDP on packets of several buffers needs "
-			       "5.18; boot a newer one",
+			       "kernel %s is too old: Escapement is tested from 6.1 on; boot a "
+			       "newer one",
 			       name.release);
 	err = check_rights(error);
 	if (err)

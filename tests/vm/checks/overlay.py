@@ -115,8 +115,8 @@ def check_kind(tap, kind):
     bench.each(lambda name: channel.read(name, ["escapement", "mode", "steer"]))
     leave = threading.Event()
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
-        running = pool.submit(drive, "ib_write_bw", "-s", str(SIZE), "-D", "300", "--rate_limit", "1", "--rate_units", "M",
-                              "--rate_limit_type", "SW", leave=leave, seconds=400)
+        running = pool.submit(drive, "ib_write_bw", "-s", str(SIZE), "-D", "1800", "--rate_limit", "1", "--rate_units", "M",
+                              "--rate_limit_type", "SW", leave=leave, seconds=2000)
         try:
             moved, seen = move(kind, before[CLIENT, "tx"])
         finally:
