@@ -423,7 +423,7 @@ static const struct verb_arg audit_args[] = {
 	 .help = "of `--fleet`: the same on all hosts, as of `pairs start`"},
 	{"--round", "DURATION", .key = "round", .type = VERB_DURATION, .least = 400000000,
 	 .most = 60000000000, .local = true,
-	 .help = "of `--fleet`: of a pair, 500ms; longer is less load"},
+	 .help = "of `--fleet`: of a pair, as of `pairs start`; longer is less load"},
 	{"--ring", "DURATION", .key = "ring", .type = VERB_DURATION, .least = 1000000000,
 	 .most = 60000000000, .local = true,
 	 .help = "of `--fleet`: after all pairs, `ib_write_bw` (perftest) from each NIC to that of "

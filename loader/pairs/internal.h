@@ -40,10 +40,11 @@ uint64_t pairs_run_id(uint64_t fabric_ns);
 enum pairs_phase { PAIRS_WAITING, PAIRS_RUNNING, PAIRS_OVER };
 /*
  * Where a run is at @fabric_ns: *@round, and how many path and echo requests of that round are due.
- * All are due in the first 60% of a round; the rest is for replies.
+ * They are spread over the round but for its end, which is for replies: 200 ms, 40% at most. No two
+ * of both ends are due at once: @second is the end with the higher number.
  */
-enum pairs_phase pairs_at(const struct pairs_plan *plan, uint64_t fabric_ns, uint64_t *round,
-			  unsigned int *probes, unsigned int *echoes);
+enum pairs_phase pairs_at(const struct pairs_plan *plan, uint64_t fabric_ns, bool second,
+			  uint64_t *round, unsigned int *probes, unsigned int *echoes);
 
 struct pairs_load {
 	double packets_per_second, bytes_per_second; /* that a NIC sends, on the wire */
@@ -51,6 +52,10 @@ struct pairs_load {
 };
 /* Requests, and replies to the other end. @mtu: of the interface. */
 struct pairs_load pairs_load(const struct pairs_plan *plan, unsigned int mtu);
+
+#define PAIRS_SHARE 0.01 /* of the NIC's speed, while a round sends */
+/* The shortest round in which a NIC of @bps sends no more than that; 0: its speed is not known. */
+uint64_t pairs_round_least(unsigned int mtu, double bps);
 
 /* How near the ends of a pair are, by the labels of the members. */
 enum pairs_class { PAIRS_RACK, PAIRS_POD, PAIRS_FABRIC, PAIRS_CLASSES };
@@ -62,11 +67,12 @@ struct pairs_pair {
 	uint16_t sent, replied;
 	uint8_t class;
 	uint8_t small_sent, small_replied, full_sent, full_replied;
-	bool by_path; /* left to candidate paths, which are probed all the time */
+	bool by_path;	   /* left to candidate paths, which are probed all the time */
+	bool silent_paths; /* and these have no replies any more */
 };
 
 enum pairs_fault {
-	PAIRS_SILENT,	 /* no reply to any path request */
+	PAIRS_SILENT,	 /* no reply to any path request, or to those of candidate paths */
 	PAIRS_LOSS,	 /* to some */
 	PAIRS_MTU,	 /* only packets of full size are lost */
 	PAIRS_LATENCY,	 /* the least delay is above the limit of its class */
@@ -159,7 +165,10 @@ struct pairs {
 /* --- report.c --- */
 
 extern const struct verb_handler pairs_verb_handlers[];
-/* For the verbs. 0, or -errno with *@error. @run_ns 0: one is made. */
+/*
+ * For the verbs. 0, or -errno with *@error. @run_ns 0: one is made. @round_ns 0: the default, or
+ * what the slowest NIC needs.
+ */
 int pairs_start(struct pairs *pairs, uint64_t run_ns, uint64_t round_ns, char **error);
 void pairs_stop(struct pairs *pairs, const char *why);
 

@@ -18,10 +18,25 @@ uint64_t pairs_run_id(uint64_t fabric_ns)
 	return (fabric_ns + PAIRS_LEAD_NS + PAIRS_GRID_NS - 1) / PAIRS_GRID_NS * PAIRS_GRID_NS;
 }
 
-enum pairs_phase pairs_at(const struct pairs_plan *plan, uint64_t fabric_ns, uint64_t *round,
-			  unsigned int *probes, unsigned int *echoes)
+#define REPLIES_NS 200000000ull
+
+/* The part of a round in which requests are sent. */
+static uint64_t sending_ns_of(uint64_t round_ns)
 {
-	uint64_t at_ns, sending_ns = plan->round_ns * 6 / 10;
+	return round_ns * 4 / 10 < REPLIES_NS ? round_ns * 6 / 10 : round_ns - REPLIES_NS;
+}
+
+/*
+ * Path requests are due at 0, 1, ... 99 intervals and echo requests at 16.5, 33, ... of the first
+ * end; a quarter of an interval later, so that the replies do not meet them, those of the second.
+ */
+#define QUARTERS (4 * PAIRS_PROBES)
+#define ECHO_QUARTERS (4 * (PAIRS_PROBES / PAIRS_ECHOES))
+
+enum pairs_phase pairs_at(const struct pairs_plan *plan, uint64_t fabric_ns, bool second,
+			  uint64_t *round, unsigned int *probes, unsigned int *echoes)
+{
+	uint64_t at_ns, sending_ns = sending_ns_of(plan->round_ns), at;
 
 	*round = *probes = *echoes = 0;
 	if (fabric_ns < plan->run_ns)
@@ -30,25 +45,43 @@ enum pairs_phase pairs_at(const struct pairs_plan *plan, uint64_t fabric_ns, uin
 	if (*round >= plan->rounds)
 		return PAIRS_OVER;
 	at_ns = (fabric_ns - plan->run_ns) % plan->round_ns;
-	if (at_ns > sending_ns)
-		at_ns = sending_ns;
-	*probes = (unsigned int)(at_ns * PAIRS_PROBES / sending_ns);
-	*echoes = (unsigned int)(at_ns * PAIRS_ECHOES / sending_ns);
+	at = at_ns * QUARTERS / sending_ns;
+	at = at > second ? at - second : 0;
+	*probes = at / 4 < PAIRS_PROBES ? (unsigned int)at / 4 : PAIRS_PROBES;
+	at = at > 2 ? (at - 2) / ECHO_QUARTERS : 0;
+	*echoes = at < PAIRS_ECHOES ? (unsigned int)at : PAIRS_ECHOES;
 	return PAIRS_RUNNING;
+}
+
+/* Both ends send requests, and reply to those of the other. */
+static uint64_t bytes_of_round(unsigned int mtu)
+{
+	return 2ull * (PAIRS_PROBES * PROBE_BYTES +
+		       PAIRS_ECHOES / 2 * (2 * FRAME_BYTES + mtu + PAIRS_ECHO_SMALL_BYTES));
 }
 
 struct pairs_load pairs_load(const struct pairs_plan *plan, unsigned int mtu)
 {
-	/* Both ends send requests, and reply to those of the other. */
 	uint64_t packets = 2 * (PAIRS_PROBES + PAIRS_ECHOES);
-	uint64_t bytes =
-		2ull * (PAIRS_PROBES * PROBE_BYTES +
-			PAIRS_ECHOES / 2 * (2 * FRAME_BYTES + mtu + PAIRS_ECHO_SMALL_BYTES));
+	uint64_t bytes = bytes_of_round(mtu);
 	double per_second = 1e9 / (double)plan->round_ns;
 
 	return (struct pairs_load){.packets_per_second = (double)packets * per_second,
 				   .bytes_per_second = (double)bytes * per_second,
 				   .bytes = bytes * plan->rounds};
+}
+
+#define ROUND_STEP_NS 100000000.0
+
+uint64_t pairs_round_least(unsigned int mtu, double bps)
+{
+	double sending_ns, round_ns;
+
+	if (!(bps > 0))
+		return 0;
+	sending_ns = 8e9 * (double)bytes_of_round(mtu) / (bps * PAIRS_SHARE);
+	round_ns = fmin(sending_ns / 0.6, sending_ns + REPLIES_NS);
+	return (uint64_t)fmin(ceil(round_ns / ROUND_STEP_NS) * ROUND_STEP_NS, 1e18);
 }
 
 /* --- what is wrong --- */
@@ -140,7 +173,9 @@ unsigned int pairs_judge(const struct pairs_pair *result,
 {
 	unsigned int faults = 0;
 
-	if (result->by_path || !pairs_is_measured(result))
+	if (result->by_path)
+		return result->silent_paths ? 1u << PAIRS_SILENT : 0;
+	if (!pairs_is_measured(result))
 		return 0;
 	if (!result->replied)
 		return 1u << PAIRS_SILENT;

@@ -187,6 +187,7 @@ static void lane_begin(struct pairs *pairs, struct pairs_lane *lane, uint64_t ro
 	};
 	/* Their requests have numbers of their own. */
 	result->by_path = paths_has(pairs->paths, &key);
+	result->silent_paths = paths_are_silent(pairs->paths, &key);
 	if (result->by_path || pathsend_add(paths_sender(pairs->paths), lane->own.interface,
 					    &packet, 0, &lane->sending))
 		lane->partner = ROTATION_NONE;
@@ -341,8 +342,10 @@ static void round_begin(struct pairs *pairs, uint64_t round)
 	}
 }
 
-static void run_on(struct pairs *pairs, uint64_t round, unsigned int probes, unsigned int echoes)
+static void run_on(struct pairs *pairs, uint64_t round, uint64_t fabric_ns)
 {
+	unsigned int probes, echoes;
+
 	if (strcmp(pairs->state, "running")) {
 		pairs->state = "running";
 		rotation_lend(pairs->rotation, on_record, pairs);
@@ -356,6 +359,8 @@ static void run_on(struct pairs *pairs, uint64_t round, unsigned int probes, uns
 		read_echoes(pairs, lane);
 		if (lane->partner == ROTATION_NONE)
 			continue;
+		pairs_at(&pairs->plan, fabric_ns, lane->index > lane->partner, &round, &probes,
+			 &echoes);
 		send_probes(pairs, lane, probes);
 		send_echo(pairs, lane, echoes);
 	}
@@ -380,11 +385,12 @@ static uint64_t tick(void *context, uint64_t now_ns)
 		finish(pairs, "stopped", "fabric time was lost");
 		return 0;
 	}
-	switch (pairs_at(&pairs->plan, (uint64_t)clock.fabric_ns, &round, &probes, &echoes)) {
+	switch (pairs_at(&pairs->plan, (uint64_t)clock.fabric_ns, false, &round, &probes,
+			 &echoes)) {
 	case PAIRS_WAITING:
 		break;
 	case PAIRS_RUNNING:
-		run_on(pairs, round, probes, echoes);
+		run_on(pairs, round, (uint64_t)clock.fabric_ns);
 		break;
 	case PAIRS_OVER:
 		paths_read_records(pairs->paths);
@@ -415,6 +421,35 @@ static int why_not(struct pairs *pairs, const struct members *members,
 		return explain(error, -EAGAIN,
 			       "there is no fabric time yet: `escapement clock wait --bound 10us`");
 	return 0;
+}
+
+/* Jobs keep the links: the slowest NIC decides how long a round is at least. */
+static int plan_round(struct pairs *pairs, uint64_t round_ns, char **error)
+{
+	const struct pairs_lane *slowest = NULL;
+	uint64_t least_ns = 0;
+
+	for (size_t i = 0; i < pairs->lane_count; i++) {
+		uint64_t needs_ns = pairs_round_least(pairs->lanes[i].mtu, pairs->lanes[i].own.bps);
+
+		if (needs_ns <= least_ns)
+			continue;
+		least_ns = needs_ns;
+		slowest = &pairs->lanes[i];
+	}
+	if (!round_ns)
+		round_ns = least_ns > PAIRS_ROUND_DEFAULT_NS ? least_ns : PAIRS_ROUND_DEFAULT_NS;
+	pairs->plan.round_ns = round_ns;
+	if (round_ns >= least_ns && round_ns <= PAIRS_ROUND_MOST_NS)
+		return 0;
+	return explain(error, -EINVAL,
+		       "a round of %llu ms would load %s, which has %.0f Mbit/s, by more than "
+		       "1%%: give `--round %llums` on all hosts, or more%s",
+		       (unsigned long long)(round_ns / 1000000), slowest->own.interface,
+		       slowest->own.bps / 1e6, (unsigned long long)(least_ns / 1000000),
+		       least_ns > PAIRS_ROUND_MOST_NS ? "; 60 s are the most: leave it out of the "
+							"members file"
+						      : "");
 }
 
 /* The longest rail decides; a run that all its rounds are over of has nothing to do. */
@@ -466,7 +501,6 @@ int pairs_start(struct pairs *pairs, uint64_t run_ns, uint64_t round_ns, char **
 	pairs->state = "none";
 	pairs->plan = (struct pairs_plan){
 		.run_ns = run_ns ? run_ns : pairs_run_id((uint64_t)now.fabric_ns),
-		.round_ns = round_ns,
 	};
 	pairs->sent = pairs->replied = pairs->failed = pairs->round = 0;
 	if (getrandom(&pairs->ident, sizeof(pairs->ident), 0) < 0)
@@ -476,6 +510,8 @@ int pairs_start(struct pairs *pairs, uint64_t run_ns, uint64_t round_ns, char **
 	if (err)
 		explain_text(error, "out of memory");
 	else
+		err = plan_round(pairs, round_ns, error);
+	if (!err)
 		err = plan_rounds(pairs, &now, error);
 	if (err) {
 		close_lanes(pairs);

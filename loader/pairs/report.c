@@ -213,8 +213,8 @@ static json_t *reply_start(void *self, struct request *request)
 {
 	char *error = NULL;
 
-	if (pairs_start(self, request_count(request, "run", 0),
-			request_count(request, "round", PAIRS_ROUND_DEFAULT_NS), &error))
+	if (pairs_start(self, request_count(request, "run", 0), request_count(request, "round", 0),
+			&error))
 		return request_fail(request, REQUEST_FAILED, error);
 	return reply_pairs(self, request);
 }

@@ -147,6 +147,8 @@ typedef void paths_tick_fn(void *context, uint64_t now_local_ns);
 void paths_on_tick(struct paths *paths, paths_tick_fn *fn, void *context);
 /* Whether queue pairs use the two addresses, so that candidate paths between them are probed. */
 bool paths_has(const struct paths *paths, const struct esc_path_key *key);
+/* The same, and none of their probes is replied to any more. */
+bool paths_are_silent(const struct paths *paths, const struct esc_path_key *key);
 /*
  * For other path requests: the thread that sends them, and a function that gets the records of
  * replies to those of no candidate path, surveys included. NULL: none.

@@ -227,6 +227,7 @@ static int read_own(struct rotation *rotation, uint64_t now_ns)
 			snprintf(own->interface, sizeof(own->interface), "%s", interface->name);
 			own->plane = interface->plane;
 			own->probe_port = interface->probe_port;
+			own->bps = ethtool_speed_bps(interface->name);
 			rotation->own_count++;
 		}
 	freeifaddrs(list);

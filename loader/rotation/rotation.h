@@ -35,6 +35,7 @@ struct rotation_own {
 	char interface[16];
 	enum fleet_plane plane;
 	uint16_t probe_port;
+	double bps; /* of the interface, bit/s; 0: it reports none */
 };
 /* Reads them; where another program holds RTNL, those read before stay. -EAGAIN: there are none. */
 int rotation_read_own(struct rotation *rotation);

@@ -41,19 +41,67 @@ Test(pairs, a_round)
 	unsigned int probes, echoes;
 	uint64_t round;
 
-	cr_expect_eq(pairs_at(&plan, 50 * SECOND - 1, &round, &probes, &echoes), PAIRS_WAITING);
-	cr_expect_eq(pairs_at(&plan, 50 * SECOND, &round, &probes, &echoes), PAIRS_RUNNING);
+	cr_expect_eq(pairs_at(&plan, 50 * SECOND - 1, false, &round, &probes, &echoes),
+		     PAIRS_WAITING);
+	cr_expect_eq(pairs_at(&plan, 50 * SECOND, false, &round, &probes, &echoes), PAIRS_RUNNING);
 	cr_expect(!round && !probes && !echoes);
-	pairs_at(&plan, 50 * SECOND + 150000000, &round, &probes, &echoes);
+	pairs_at(&plan, 50 * SECOND + 150000000, false, &round, &probes, &echoes);
 	cr_expect(!round && probes == 50 && echoes == 3, "%u %u", probes, echoes);
-	pairs_at(&plan, 50 * SECOND + 300000000, &round, &probes, &echoes);
+	pairs_at(&plan, 50 * SECOND + 300000000, false, &round, &probes, &echoes);
 	cr_expect(!round && probes == PAIRS_PROBES && echoes == PAIRS_ECHOES);
-	pairs_at(&plan, 50 * SECOND + 499999999, &round, &probes, &echoes);
+	pairs_at(&plan, 50 * SECOND + 499999999, false, &round, &probes, &echoes);
 	cr_expect(!round && probes == PAIRS_PROBES);
-	cr_expect_eq(pairs_at(&plan, 57 * SECOND, &round, &probes, &echoes), PAIRS_RUNNING);
+	cr_expect_eq(pairs_at(&plan, 57 * SECOND, false, &round, &probes, &echoes), PAIRS_RUNNING);
 	cr_expect(round == 14 && !probes);
-	cr_expect_eq(pairs_at(&plan, 57 * SECOND + SECOND / 2, &round, &probes, &echoes),
+	cr_expect_eq(pairs_at(&plan, 57 * SECOND + SECOND / 2, false, &round, &probes, &echoes),
 		     PAIRS_OVER);
+}
+
+/* What is due by quarters of an interval: path requests of both ends, and echo requests. */
+Test(pairs, no_two_requests_at_once)
+{
+	struct pairs_plan plan = {.run_ns = SECOND, .round_ns = 2200000000, .rounds = 1};
+	unsigned int had[2][2] = {}, alone = 0;
+
+	for (uint64_t quarter = 0; quarter <= 4 * PAIRS_PROBES + 1; quarter++) {
+		unsigned int due = 0;
+
+		for (int second = 0; second < 2; second++) {
+			unsigned int now[2];
+			uint64_t round;
+
+			pairs_at(&plan, SECOND + quarter * 5000000, second, &round, &now[0],
+				 &now[1]);
+			for (int kind = 0; kind < 2; kind++) {
+				due += now[kind] - had[second][kind];
+				had[second][kind] = now[kind];
+			}
+		}
+		cr_expect_leq(due, 1, "quarter %d", (int)quarter);
+		alone += due;
+	}
+	cr_expect_eq(alone, 2 * (PAIRS_PROBES + PAIRS_ECHOES));
+}
+
+/* Nothing above 1% of the speed while a round sends; the default is enough for 1 Gbit/s. */
+Test(pairs, slow_links_have_longer_rounds)
+{
+	static const double speeds[] = {5e5, 20e6, 100e6, 177e6, 200e6, 1e9, 400e9};
+
+	for (size_t i = 0; i < sizeof(speeds) / sizeof(speeds[0]); i++) {
+		struct pairs_plan plan = {.round_ns = pairs_round_least(1500, speeds[i]),
+					  .rounds = 1};
+		double round = (double)plan.round_ns / 1e9;
+		double sending = round > 0.5 ? round - 0.2 : round * 0.6;
+		double bits = 8 * (double)pairs_load(&plan, 1500).bytes;
+
+		cr_expect_leq(bits / sending, speeds[i] * PAIRS_SHARE * 1.0001, "%g", speeds[i]);
+		cr_expect(plan.round_ns <= PAIRS_ROUND_DEFAULT_NS || speeds[i] < 200e6, "%g",
+			  speeds[i]);
+		cr_expect(plan.round_ns > PAIRS_ROUND_MOST_NS || speeds[i] > 5e5, "%g", speeds[i]);
+	}
+	cr_expect_eq(pairs_round_least(1500, 0), 0);
+	cr_expect_gt(pairs_round_least(9000, 20e6), pairs_round_least(1500, 20e6));
 }
 
 /* --- a fleet --- */
@@ -62,7 +110,7 @@ Test(pairs, a_round)
  * One host's ticks in a round: late by up to 300 ms now and then, and its fabric time wrong by up
  * to 10 us. Adds what it sends to @packets, by windows of a second from the run's begin.
  */
-static void send_round(const struct pairs_plan *plan, uint64_t round, uint64_t *state,
+static void send_round(const struct pairs_plan *plan, uint64_t round, bool second, uint64_t *state,
 		       uint32_t *packets, unsigned int *sent)
 {
 	uint64_t at = plan->run_ns + round * plan->round_ns, end = at + plan->round_ns;
@@ -73,8 +121,8 @@ static void send_round(const struct pairs_plan *plan, uint64_t round, uint64_t *
 		unsigned int probes_due, echoes_due, burst = 0;
 		uint64_t now_round;
 
-		if (pairs_at(plan, at + (uint64_t)wrong, &now_round, &probes_due, &echoes_due) ==
-			    PAIRS_RUNNING &&
+		if (pairs_at(plan, at + (uint64_t)wrong, second, &now_round, &probes_due,
+			     &echoes_due) == PAIRS_RUNNING &&
 		    now_round == round) {
 			for (; probes < probes_due && burst < PAIRS_BURST; probes++, burst++)
 				packets[(at - plan->run_ns) / SECOND]++;
@@ -106,7 +154,7 @@ Test(pairs, no_nic_is_above_its_budget)
 			unsigned int sent;
 
 			cr_assert_neq(other, ROTATION_NONE);
-			send_round(&plan, round, &state, mine, &sent);
+			send_round(&plan, round, i > other, &state, mine, &sent);
 			cr_expect_leq(sent, PAIRS_PROBES);
 			for (uint32_t s = 0; s < HOSTS; s++) {
 				packets[i][s] += mine[s];
@@ -221,6 +269,8 @@ Test(pairs, each_fault_is_found_alone)
 		list[at].by_path = true;
 		list[at].replied = 0;
 		cr_expect_eq(judge(list, at), 0, "it was left to candidate paths");
+		list[at].silent_paths = true;
+		cr_expect_eq(judge(list, at), 1u << PAIRS_SILENT, "these have no replies");
 	}
 }
 
