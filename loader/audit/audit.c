@@ -19,7 +19,7 @@ static const struct audit_check *const lists[] = {
 	audit_host_checks,     audit_queue_pair_checks, audit_log_checks,  audit_pcie_checks,
 	audit_daemon_checks,   audit_nic_checks,	audit_dcb_checks,  audit_peer_checks,
 	audit_neighbor_checks, audit_fabric_checks,	audit_ring_checks, audit_nccl_checks,
-	audit_subnet_checks,
+	audit_subnet_checks,   audit_topology_checks,
 };
 
 #define LISTS (sizeof(lists) / sizeof(lists[0]))

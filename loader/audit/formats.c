@@ -15,7 +15,7 @@
 /* --- groups, in the order of the screen --- */
 
 #define BACKEND 6
-#define OTHER 12
+#define OTHER 13
 
 static const struct group {
 	const char *number, *name;
@@ -35,7 +35,8 @@ static const struct group {
 	 "connectivity",
 	 {"backend.connectivity", "fabric.pairs", "fabric.loss", "fabric.mtu"}},
 	{"4.5", "latency", {"fabric.latency", "fabric.asymmetry"}},
-	[OTHER] = {"4.6", "other of NICs", {NULL}}, /* of the back end, in none of those above */
+	{"4.6", "topology", {"topology.uplinks", "nic.neighbor"}},
+	[OTHER] = {"4.7", "other of NICs", {NULL}}, /* of the back end, in none of those above */
 	{"5", "queue pairs", {AUDIT_RING, AUDIT_NCCL}},
 	{"5.1", "1 queue pair", {"ring.host_1qp"}},
 	{"5.2", "2 queue pairs", {"ring.host_2qp"}},

@@ -45,6 +45,7 @@ enum audit_compare {
 	AUDIT_MAJORITY, /* equal on most hosts */
 	AUDIT_UNIQUE,	/* different on all hosts */
 	AUDIT_MEDIAN,	/* a number, not much below the median of all hosts */
+	AUDIT_SIBLINGS, /* of a switch, equal on most of those beside it */
 };
 
 struct audit_check {
@@ -64,7 +65,7 @@ struct audit_check {
 extern const struct audit_check audit_host_checks[], audit_queue_pair_checks[], audit_log_checks[],
 	audit_pcie_checks[], audit_nic_checks[], audit_dcb_checks[], audit_daemon_checks[],
 	audit_peer_checks[], audit_fabric_checks[], audit_ring_checks[], audit_neighbor_checks[],
-	audit_nccl_checks[], audit_subnet_checks[];
+	audit_nccl_checks[], audit_subnet_checks[], audit_topology_checks[];
 #define AUDIT_FABRIC "fabric"	      /* the group of what all pairs of NICs are measured for */
 #define AUDIT_SUBNET "backend.subnet" /* of a whole InfiniBand subnet */
 #define AUDIT_NCCL "nccl"	      /* of collectives by nccl-tests */
@@ -123,6 +124,10 @@ void audit_blame(json_t *results);
  * what it had as a failure goes.
  */
 void audit_explain(json_t *entry, json_t *reason);
+/* Sets a result, and its `expected` or `reason`; the remedy of a failure. */
+void audit_conclude(json_t *entry, const char *result, const char *member, const char *text);
+/* Of AUDIT_SIBLINGS. @results: changed. */
+void audit_compare_siblings(json_t *results);
 /* Of AUDIT_MEDIAN: compares the values of many hosts. @results: changed. */
 void audit_compare_median(json_t *results);
 

@@ -79,7 +79,7 @@ static json_t *gather(json_t *newest, const char *key)
 	return list;
 }
 
-static void decide(json_t *entry, const char *result, const char *member, const char *text)
+void audit_conclude(json_t *entry, const char *result, const char *member, const char *text)
 {
 	const struct audit_check *check = audit_named(json_text(entry, "check"));
 
@@ -158,13 +158,14 @@ static void compare_majority(json_t *results)
 		}
 		json_decref(key);
 		if (all < MAJORITY_HOSTS_LEAST || most * 100 < all * MAJORITY_PERCENT)
-			decide(entry, "unknown", "reason",
-			       all < MAJORITY_HOSTS_LEAST ? "fewer than 3 hosts have it"
-							  : "no value has a majority of 60%");
+			audit_conclude(entry, "unknown", "reason",
+				       all < MAJORITY_HOSTS_LEAST
+					       ? "fewer than 3 hosts have it"
+					       : "no value has a majority of 60%");
 		else if (strcmp(json_text(entry, "value"), common))
-			decide(entry, "fail", "expected", common);
+			audit_conclude(entry, "fail", "expected", common);
 		else
-			decide(entry, "pass", "expected", common);
+			audit_conclude(entry, "pass", "expected", common);
 	}
 	json_decref(tally);
 }
@@ -179,9 +180,10 @@ static void compare_unique(json_t *results)
 		const json_t *values = key ? json_object_get(tally, json_string_value(key)) : NULL;
 
 		if (key)
-			decide(entry,
-			       json_count(values, json_text(entry, "value")) > 1 ? "fail" : "pass",
-			       "expected", "unique");
+			audit_conclude(entry,
+				       json_count(values, json_text(entry, "value")) > 1 ? "fail"
+											 : "pass",
+				       "expected", "unique");
 		json_decref(key);
 	}
 	json_decref(tally);
@@ -394,6 +396,7 @@ json_t *audit_merge(const json_t *reports, const json_t *hosts, char **error)
 	nics = gather(newest, "nics");
 	compare_majority(results);
 	compare_unique(results);
+	audit_compare_siblings(results);
 	audit_compare_median(results);
 	audit_blame(results);
 	explain_host(results);

@@ -252,7 +252,8 @@ static json_t *run_diff(const json_t *args, int *exit, char **error)
 
 static json_t *run_checks(const json_t *args, int *exit, char **error)
 {
-	static const char *const compare[] = {"this host", "most hosts", "all hosts", "median"};
+	static const char *const compare[] = {"this host", "most hosts", "all hosts", "median",
+					      "sibling switches"};
 	const struct audit_check *check = NULL;
 	json_t *list = json_array();
 
@@ -479,7 +480,7 @@ static const struct verb_arg diff_args[] = {
 	{},
 };
 
-static const char *const given[] = {"status", "clock", "peers", "links", "pairs", NULL};
+static const char *const given[] = {"status", "clock", "peers", "links", "pairs", "paths", NULL};
 
 static const struct verb verbs[] = {
 	{.name = "audit",
@@ -516,7 +517,8 @@ static const struct verb verbs[] = {
 		 "is at "
 		 "fault when a third of its pairs fail, two at least; what fails with it alone is "
 		 "no "
-		 "error of the other end."},
+		 "error of the other end. A ToR with fewer uplinks than most of its pod, by the "
+		 "surveyed paths of queue pairs, is named with the NICs below it."},
 	{.name = "audit diff",
 	 .place = VERB_HERE,
 	 .run = run_diff,

@@ -143,6 +143,30 @@ def sender(number=0):
     return ["taskset", "-c", str(number % os.cpu_count()), ROCEFLOW, "send"]
 
 
+@contextlib.contextmanager
+def queue_pairs(lab, nics, draw):
+    """@nics as `lab status` has them, each with its `host`. Of each two, to NICs of its rail on two other leaves: what the surveys of paths need."""
+    flows, port, taken = [], 18600, []
+    try:
+        for nic in nics:
+            others = [one for one in nics if one["rail"] == nic["rail"] and one["leaf"] != nic["leaf"]]
+            for other in draw.sample(others, 2):
+                port += 1
+                flows.append(lab.start(other["host"], ROCEFLOW, "serve", "--listen", other["address"], "--interface",
+                                       other["interface"], "--control-port", str(port), "--idle", "600"))
+                taken.append((nic, other, port))
+        for nic, other, port in taken:
+            flows.append(lab.start(nic["host"], ROCEFLOW, "send", "--to", other["address"], "--interface",
+                                   nic["interface"], "--control-port", str(port), "--qps", "2", "--rate", "20k", "--size", "1024",
+                                   "--seconds", "600", "--give-up", "60"))
+        yield
+    finally:
+        for flow in flows:
+            flow.terminate()
+        for flow in flows:
+            flow.communicate()
+
+
 class Flow:
     """roceflow from @client to @server until it is stopped, or has sent what @options state. A `with` block stops
     it."""

@@ -340,6 +340,7 @@ Test(audit, every_check_is_tested)
 		"fabric.mtu",
 		"fabric.latency",
 		"fabric.asymmetry", /* test_audit_fabric */
+		"topology.uplinks", /* test_audit_uplinks */
 	};
 	const struct audit_check *check = NULL;
 
