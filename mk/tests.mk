@@ -9,7 +9,7 @@ SIMS := $(patsubst %.c,$(OUT)/%,$(filter-out %/peer_libsvm.c,$(wildcard tests/si
 SIM_OBJ := $(patsubst %.c,$(OUT)/%.o,$(wildcard tests/lib/sim/*.c))
 STRESS := $(OUT)/tests/sim/test_shim_stress
 FUZZERS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/fuzz/fuzz_*.c))
-TOOLS := $(patsubst %.c,$(OUT)/%,$(filter-out %.bpf.c %/stale.c %/layout.c,$(wildcard tests/tools/*.c))) \
+TOOLS := $(patsubst %.c,$(OUT)/%,$(filter-out %.bpf.c %/stale.c %/layout.c %/ncclring.c,$(wildcard tests/tools/*.c))) \
 	$(OUT)/tests/tools/roceflow/roceflow $(OUT)/tests/tools/escapementd-stale \
 	$(OUT)/tests/tools/escapementd-layout \
 	$(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/tools/*.bpf.c))
@@ -18,7 +18,7 @@ TOOLS := $(patsubst %.c,$(OUT)/%,$(filter-out %.bpf.c %/stale.c %/layout.c,$(wil
 unit: $(UNIT)
 bpf-tests: $(BPF_TESTS) tools $(BUILD)/tests/next/escapementd $(BUILD)/tests/next/nic.bpf.o
 sim: $(SIMS)
-tools: $(TOOLS)
+tools: $(TOOLS) $(OUT)/tests/tools/ncclring.so
 fuzz: $(FUZZERS)
 stress: $(STRESS)
 tests: programs unit bpf-tests sim tools $(BENCHES)
@@ -44,6 +44,11 @@ $(OUT)/tests/tools/true_error: $(OUT)/$(LIB)/escapement.o
 $(OUT)/tests/tools/roceflow/roceflow: $(patsubst %.c,$(OUT)/%.o,$(wildcard tests/tools/roceflow/*.c))
 	$(call say,LD)
 	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) $^ -lz -lm -lpthread -o $@
+
+# What a rank in another language loads.
+$(OUT)/tests/tools/ncclring.so: tests/tools/ncclring.c tests/lib/ncclring.h tests/lib/ncclhost.h
+	$(call say,LD)
+	$(Q)$(CC) $(ALL_CPPFLAGS) $(filter-out -fPIE,$(ALL_CFLAGS)) $(filter-out -pie,$(ALL_LDFLAGS)) -fPIC -shared $< -lm -o $@
 
 # A daemon that leaves the ICRC as it was: tests/vm has to see that it is noticed.
 $(OUT)/tests/tools/escapementd-stale: $(OUT)/tests/tools/stale.o $(OUT)/loader/escapementd.o $(CORE) $(LAWS)

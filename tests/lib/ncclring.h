@@ -22,7 +22,9 @@
 #define RING_SENDS (2 * (RING_RANKS - 1)) /* of a loop */
 #define RING_STEPS (RING_LOOPS * RING_SENDS)
 #define RING_SLOTS 8
+#ifndef RING_STEP_BYTES
 #define RING_STEP_BYTES (1 << 19)
+#endif
 
 struct ring {
 	/* In: ns. */
