@@ -6,7 +6,8 @@
 #ifndef ESC_TESTS_PERFTEST_OUTPUT_H
 #define ESC_TESTS_PERFTEST_OUTPUT_H
 
-/* clang-format off: as printed */
+/* As printed. */
+/* clang-format off */
 
 static const char perftest_1qp[] =
 	"---------------------------------------------------------------------------------------\n"

@@ -7,8 +7,8 @@
 #include "mesh/internal.h"
 #include "tests/lib/rng.h"
 
-#define PROBES 3000u /* in a tenth: the default, of a peer that is probed each 20 ms, in a minute  \
-		      */
+/* In a tenth: the default, of a peer that is probed each 20 ms, in a minute. */
+#define PROBES 3000u
 #define RUNS 500
 
 static struct mesh_loss loss;

@@ -89,7 +89,7 @@ def summary(tool, active, passive):
     row = RESULT_ROW.search(active.out)
     if row and tool.endswith("_bw"):
         found.update(message_bytes=int(row.group(1)), messages=int(row.group(2)),
-                     bandwidth=float(row.group(4)))
+                     bandwidth=float(row.group(4)), messages_per_second=1e6 * float(row.group(5)))
     if active.rc:
         found["client_says"] = active.err.strip()[-200:]
     qpns = QPN.findall(active.out)

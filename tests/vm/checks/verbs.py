@@ -4,10 +4,13 @@ third-party programs, beside NVMe over Fabrics."""
 import concurrent.futures
 import contextlib
 import functools
+import random
 import shutil
+import statistics
 import time
 
-from emulation import channel, perftest
+import pairs
+from emulation import channel, daemon, perftest
 
 from . import bench, cleanup, clients
 
@@ -19,6 +22,9 @@ LOAD = ("-s", str(BYTES), "-n", str(MESSAGES))
 RUNS = {"send": "ib_send_bw", "write": "ib_write_bw", "read": "ib_read_bw"}
 QPS = (1, 8)
 PATIENCE = 20
+FOLDER = "/run/escapement/verbs"
+RATE_LOAD = ("-s", "64", "-n", "5000")
+RATE_PAIRS, RATE_LEAST = 20, 0.99
 CLIENT_SECONDS, FIO_SECONDS = 8, 30
 
 
@@ -79,6 +85,34 @@ def test_verbs(tap, _folder):
     channel.read(bench.CLIENT, ["sh", "-c", "rm -rf /run/escapement/verbs"])
     alone = drive("ib_send_bw", 2)
     tap.check(alone["good"], "verbs: nor without its folder", alone["client_output"])
+
+
+# --- the message rate with it and without ---
+
+def rate_of(under):
+    result = perftest.run(bench.CLIENT, bench.SERVER, "ib_send_bw", qps=1, extra=RATE_LOAD, under=under)
+    if "messages_per_second" not in result["summary"]:
+        raise RuntimeError(result["client_output"] + result["server_output"])
+    counted = bench.each(lambda name: channel.read(name, ["sh", "-c", f"ls {FOLDER} | wc -l; rm -f {FOLDER}/*"]))
+    if any(int(files) != bool(under) for files in counted):
+        raise RuntimeError(f"{under}: files of the library: {counted}")
+    return result["summary"]["messages_per_second"]
+
+
+def test_verbs_rate(tap, _folder):
+    """The message rate of ib_send_bw with libescapement-verbs at both ends, against that without: pairs of slices of one run."""
+    cleanup.make_absent()
+    daemon.install(bench.GUESTS)
+    bench.each(lambda name: channel.read(name, ["mkdir", "-p", FOLDER]))  # all that it needs; a daemon takes minutes to start
+    letters = pairs.order(random.Random(), RATE_PAIRS)
+    rates = [rate_of(UNDER if letter == "B" else ()) for letter in letters]
+    both = pairs.split(letters, rates)
+    ratios = [without / under for without, under in both]
+    low, high = (1 / value if value else float("inf") for value in pairs.interval(ratios)[::-1])
+    tap.note(f"verbs_rate: {len(both)} pairs, without it the median of {statistics.median(one for one, _ in both):.0f} messages/s; "
+             f"with it {1 / statistics.median(ratios):.4f} of that, 99% interval {low:.4f} to {high:.4f}")
+    tap.check(pairs.is_good(ratios, 1 / RATE_LEAST, 1 / RATE_LEAST), f"verbs_rate: with it at least {RATE_LEAST} of the message rate",
+              [round(1 / ratio, 3) for ratio in sorted(ratios)])
 
 
 # --- third-party programs ---
