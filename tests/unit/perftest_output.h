@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What ib_write_bw of Debian's perftest 4.5+0.17 printed on two emulated soft-RoCE machines (rxe0, kernel 6.12): the client
- * with 1, 2, 4 and 8 queue pairs and -D 2 --report_gbits; one whose server was killed; one without a server.
+ * What ib_write_bw of Debian's perftest 4.5+0.17 printed on two emulated soft-RoCE machines (rxe0,
+ * kernel 6.12): the client with 1, 2, 4 and 8 queue pairs and -D 2 --report_gbits; one whose server
+ * was killed; one without a server.
  */
 #ifndef ESC_TESTS_PERFTEST_OUTPUT_H
 #define ESC_TESTS_PERFTEST_OUTPUT_H
