@@ -158,7 +158,7 @@ static void uplinks(struct audit_run *run)
 /* --- of many hosts --- */
 
 struct tor {
-	size_t pod;
+	size_t pod;	  /* the first ToR of its pod */
 	uint64_t surveys; /* that are complete, of all its NICs */
 	json_t *first;	  /* entry of its first NIC */
 	json_t *nics;	  /* "HOST NIC, HOST NIC" */
@@ -166,10 +166,17 @@ struct tor {
 	const char *name; /* by LLDP; NULL: none, "": several */
 };
 
+/* Of the ToRs of a pod that are counted: how many, and how many have the most usual number of
+ * uplinks. */
+struct pod {
+	size_t of, most, uplinks;
+};
+
 struct siblings {
 	struct topo *topo;
-	struct tor *tors; /* by leaf of topo */
-	json_t *results;
+	struct tor *tors;  /* by leaf of topo */
+	struct pod *pods;  /* by its first ToR */
+	json_t *neighbors; /* {"HOST NIC": "SWITCH PORT"}, by lldpd */
 };
 
 static bool is_of_census(const json_t *entry)
@@ -203,6 +210,12 @@ static int read_entries(struct topo *topo, json_t *results)
 	return topo_solve(topo);
 }
 
+/* New reference. */
+static json_t *nic_name(const json_t *entry)
+{
+	return json_sprintf("%s %s", json_text(entry, "host"), json_text(entry, "subject"));
+}
+
 static size_t leaf_of(const struct siblings *all, const json_t *entry)
 {
 	const json_t *id = json_object_get(all->topo->nic_ids, json_text(entry, "address"));
@@ -210,18 +223,21 @@ static size_t leaf_of(const struct siblings *all, const json_t *entry)
 	return id ? all->topo->nics[json_integer_value(id)].leaf : TOPO_NONE;
 }
 
-/* The switch that lldpd of a host names, of "SWITCH PORT". */
-static const char *neighbor_of(const struct siblings *all, const json_t *nic)
+static void read_neighbors(struct siblings *all, const json_t *results)
 {
 	const json_t *entry;
 	size_t i;
 
-	json_array_foreach (all->results, i, entry)
-		if (!strcmp(json_text(entry, "check"), "nic.neighbor") &&
-		    !strcmp(json_text(entry, "host"), json_text(nic, "host")) &&
-		    !strcmp(json_text(entry, "subject"), json_text(nic, "subject")))
-			return json_text(entry, "value");
-	return "";
+	json_array_foreach (results, i, entry) {
+		json_t *key;
+
+		if (strcmp(json_text(entry, "check"), "nic.neighbor"))
+			continue;
+		key = nic_name(entry);
+		json_object_set(all->neighbors, json_string_value(key),
+				json_object_get(entry, "value"));
+		json_decref(key);
+	}
 }
 
 static bool same_switch(const char *one, const char *other)
@@ -233,8 +249,8 @@ static bool same_switch(const char *one, const char *other)
 
 static void add_nic(struct siblings *all, struct tor *tor, json_t *entry)
 {
-	const char *neighbor = neighbor_of(all, entry);
-	json_t *longer;
+	json_t *nic = nic_name(entry), *longer;
+	const char *neighbor = json_text(all->neighbors, json_string_value(nic));
 
 	tor->surveys += json_count(entry, "surveys");
 	tor->first = tor->first ? tor->first : entry;
@@ -242,13 +258,13 @@ static void add_nic(struct siblings *all, struct tor *tor, json_t *entry)
 		tor->name = neighbor;
 	else if (!same_switch(tor->name, neighbor))
 		tor->name = "";
-	if (tor->named++ >= NAMED_MOST)
-		return;
-	longer = json_sprintf("%s%s%s %s", tor->nics ? json_string_value(tor->nics) : "",
-			      tor->nics ? ", " : "", json_text(entry, "host"),
-			      json_text(entry, "subject"));
-	json_decref(tor->nics);
-	tor->nics = longer;
+	if (tor->named++ < NAMED_MOST) {
+		longer = json_sprintf("%s%s%s", tor->nics ? json_string_value(tor->nics) : "",
+				      tor->nics ? ", " : "", json_string_value(nic));
+		json_decref(tor->nics);
+		tor->nics = longer;
+	}
+	json_decref(nic);
 }
 
 /* ToRs that a path within a pod connects are siblings. */
@@ -277,28 +293,27 @@ static bool is_counted(const struct siblings *all, size_t at)
 	return all->tors[at].surveys >= COMPLETE_LEAST && all->topo->leaves[at].uplinks;
 }
 
-/* Of the siblings of @at, itself included: how many have the most usual number. */
-static size_t most_usual(const struct siblings *all, size_t at, size_t *uplinks, size_t *of)
+static void count_pods(struct siblings *all)
 {
-	const struct topo_leaf *leaves = all->topo->leaves;
-	size_t most = 0;
+	json_t *tally = json_object();
+	char key[64];
 
-	*of = *uplinks = 0;
 	for (size_t i = 0; i < all->topo->leaf_count; i++) {
-		size_t same = 0;
+		struct pod *pod = &all->pods[all->tors[i].pod];
+		size_t uplinks = all->topo->leaves[i].uplinks, same;
 
-		if (all->tors[i].pod != all->tors[at].pod || !is_counted(all, i))
+		if (!is_counted(all, i))
 			continue;
-		++*of;
-		for (size_t k = 0; k < all->topo->leaf_count; k++)
-			same += all->tors[k].pod == all->tors[at].pod && is_counted(all, k) &&
-				leaves[k].uplinks == leaves[i].uplinks;
-		if (same <= most)
+		snprintf(key, sizeof(key), "%zu %zu", all->tors[i].pod, uplinks);
+		same = json_count(tally, key) + 1;
+		json_put_count(tally, key, same);
+		pod->of++;
+		if (same <= pod->most)
 			continue;
-		most = same;
-		*uplinks = leaves[i].uplinks;
+		pod->most = same;
+		pod->uplinks = uplinks;
 	}
-	return most;
+	json_decref(tally);
 }
 
 static void fail_tor(const struct siblings *all, size_t at, const char *expected)
@@ -316,8 +331,9 @@ static void fail_tor(const struct siblings *all, size_t at, const char *expected
 
 static void judge_nic(const struct siblings *all, json_t *entry)
 {
-	size_t at = leaf_of(all, entry), usual, of, most;
+	size_t at = leaf_of(all, entry);
 	char expected[AUDIT_TEXT_BYTES];
+	const struct pod *pod;
 
 	if (at == TOPO_NONE || !is_counted(all, at)) {
 		audit_conclude(entry, "unknown", "reason",
@@ -327,14 +343,16 @@ static void judge_nic(const struct siblings *all, json_t *entry)
 					 "complete");
 		return;
 	}
-	most = most_usual(all, at, &usual, &of);
-	snprintf(expected, sizeof(expected), "%zu, as %zu of %zu ToRs of the pod", usual, most, of);
-	if (of < SIBLINGS_LEAST || most * 100 < of * SIBLINGS_PERCENT)
+	pod = &all->pods[all->tors[at].pod];
+	snprintf(expected, sizeof(expected), "%zu, as %zu of %zu ToRs of the pod", pod->uplinks,
+		 pod->most, pod->of);
+	if (pod->of < SIBLINGS_LEAST || pod->most * 100 < pod->of * SIBLINGS_PERCENT)
 		audit_conclude(entry, "unknown", "reason",
-			       of < SIBLINGS_LEAST ? "fewer than 3 ToRs of the pod were surveyed"
-						   : "no number of uplinks is that of 60% of the "
-						     "ToRs of the pod");
-	else if (all->topo->leaves[at].uplinks >= usual)
+			       pod->of < SIBLINGS_LEAST
+				       ? "fewer than 3 ToRs of the pod were surveyed"
+				       : "no number of uplinks is that of 60% of the ToRs of the "
+					 "pod");
+	else if (all->topo->leaves[at].uplinks >= pod->uplinks)
 		audit_conclude(entry, "pass", "expected", expected);
 	else if (entry == all->tors[at].first)
 		fail_tor(all, at, expected);
@@ -344,32 +362,35 @@ static void judge_nic(const struct siblings *all, json_t *entry)
 						  json_text(all->tors[at].first, "subject")));
 }
 
-static void judge_all(struct siblings *all)
+static void judge_all(struct siblings *all, const json_t *results)
 {
 	json_t *entry;
 	size_t i, at;
 
-	json_array_foreach (all->results, i, entry) {
+	read_neighbors(all, results);
+	json_array_foreach (results, i, entry) {
 		at = is_of_census(entry) ? leaf_of(all, entry) : TOPO_NONE;
 		if (at != TOPO_NONE)
 			add_nic(all, &all->tors[at], entry);
 	}
 	join_pods(all);
-	json_array_foreach (all->results, i, entry)
+	count_pods(all);
+	json_array_foreach (results, i, entry)
 		if (is_of_census(entry))
 			judge_nic(all, entry);
 }
 
 void audit_compare_siblings(json_t *results)
 {
-	struct siblings all = {.topo = topo_new(), .results = results};
+	struct siblings all = {.topo = topo_new(), .neighbors = json_object()};
 	json_t *entry;
 	size_t i;
 
 	if (all.topo && !read_entries(all.topo, results)) {
 		all.tors = calloc(all.topo->leaf_count + 1, sizeof(*all.tors));
-		if (all.tors)
-			judge_all(&all);
+		all.pods = calloc(all.topo->leaf_count + 1, sizeof(*all.pods));
+		if (all.tors && all.pods)
+			judge_all(&all, results);
 		for (i = 0; all.tors && i < all.topo->leaf_count; i++)
 			json_decref(all.tors[i].nics);
 	}
@@ -377,6 +398,8 @@ void audit_compare_siblings(json_t *results)
 		if (!strcmp(json_text(entry, "check"), CHECK))
 			json_object_del(entry, "paths");
 	free(all.tors);
+	free(all.pods);
+	json_decref(all.neighbors);
 	topo_free(all.topo);
 }
 
