@@ -1,19 +1,30 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Two emulated machines share this host's counter: its rate against fabric time is the same in both, and each guest calibrated
-its own CLOCK_MONOTONIC. As both read one counter, it also shows how fabric times of the two differ, with no other clock."""
+"""Emulated machines share this host's counter. Which of them do is found from their exports, beside two that a drift of their
+counter and clock makes others, while chronyd slews the clock of one. As two read one counter, it also shows how fabric times of
+the two differ, with no other clock."""
+import json
+import os
 import statistics
+import subprocess
 import time
 
 import labtest
-from emulation import channel
+from emulation import channel, daemon, machine, state
 
 from . import bench, cleanup, owd
 from .bench import CLIENT, SERVER
 
-SERIES_S = 60
 POINTS = 15  # of each series, at least
-# Emulated timestamps are late by microseconds: the counters' rates are compared to this, the clocks differ by more.
-RATE_PPB = 1000
+# As of the oscillators of two other hosts: what the lab adds to their counters and clocks.
+DRIFTS_PPB = {"C": 4200, "D": -7700}
+OTHERS = [("C", "leaf3"), ("D", "leaf4")]
+DECIDED_S = 1800
+CACHE = os.environ.get("ESCAPEMENT_CACHE", "/var/cache/escapement-tests")
+CHRONYD, CHRONYC = (os.path.join(CACHE, "chrony/usr", path) for path in ("sbin/chronyd", "bin/chronyc"))
+# B serves its clock, and leaves it alone; A follows it: each guest calibrated its own, ppm from the other's.
+NTP = {SERVER: "local stratum 8\nallow\n", CLIENT: "server {server} iburst minpoll 0 maxpoll 2 xleave\n"}
+NTP_EACH = "user root\npidfile /run/chronyd.pid\nbindcmdaddress /run/chrony/chronyd.sock\ncmdport 0\ndriftfile /run/chrony/drift\n"
+NTP_SYNCED_S = 90
 SLEW_PPM = 100
 SLEWED_S = 40
 # One round at that rate, and what emulated timestamps are late by.
@@ -26,33 +37,80 @@ def valid(name):
     return [value for value in bench.escapement(name, "cycles").get("ahead_ns", []) if value is not None]
 
 
-def series():
-    """Cycles a second of both, over some new points: {name: Hz}, and the drift between the local clocks."""
-    found = {}
+def start_fleet(names):
+    """A mesh of all guests."""
+    asked = owd.configuration() | {"members": owd.members(names)}
+    cleanup.make_absent(names)
+    daemon.share_programs(names)
+    for name in names:
+        drift = DRIFTS_PPB.get(name)
+        lab = f"lab: {{ clock_offset: {drift * 1000}ns, clock_drift_ppb: {drift} }}\n" if drift else ""
+        daemon.configure(name, **(asked | {"top": asked["top"] + lab}))
+    machine.each(lambda name: daemon.control(name, "start"), names)
+
+
+def start_ntp():
+    """chronyd in both guests; False if A is not synchronized to B."""
+    for name in (SERVER, CLIENT):
+        text = NTP_EACH + NTP[name].format(server=state.guest(SERVER)["address"])
+        daemon.put_file(state.guest(name), "chrony.conf", text.encode())
+        channel.read(name, ["sh", "-c", f"mkdir -p /run/chrony && chmod 750 /run/chrony && {CHRONYD} {'-x' if name == SERVER else ''} "
+                            f"-f {state.guest(name)['share']}/chrony.conf"])
+    return channel.run(CLIENT, [CHRONYC, "-n", "waitsync", str(NTP_SYNCED_S), "0.1", "0", "1"], NTP_SYNCED_S + 30).rc == 0
+
+
+def end_ntp():
     for name in bench.GUESTS:
-        cycles = bench.escapement(name, "cycles")
-        points = [(2 * at, ahead) for at, ahead in enumerate(cycles["ahead_ns"]) if ahead is not None][-SERIES_S // 2:]
-        slopes = sorted((y - b) / (x - a) for at, (a, b) in enumerate(points) for x, y in points[at + len(points) // 3:])
-        found[name] = cycles["reference_hz"] * (1 + slopes[len(slopes) // 2] * 1e-9)
-    drifts = [peer["drift_ppb"] for peer in bench.escapement(CLIENT, "clock")["peers"] if "drift_ppb" in peer]
-    return found, drifts
+        channel.run(name, ["sh", "-c", "kill $(cat /run/chronyd.pid)"])
 
 
-def apart_ppb(rates):
-    return (rates[CLIENT] / rates[SERVER] - 1) * 1e9
+def compare(names, folder):
+    """`colocation` of the exports of all guests, as on any other machine."""
+    words = []
+    for name in names:
+        path = os.path.join(folder, f"{name}.json")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(channel.read(name, ["escapement", "-j", "report"]))
+        words += ["--from", path]
+    return json.loads(subprocess.run([os.path.join(state.BUILD, "escapement"), "-j", "colocation", *words], check=True,
+                                     capture_output=True, text=True).stdout)
 
 
 def test_colocation(tap, folder):
-    """Counters of one host, clocks of two guests."""
-    cleanup.make_fresh(**owd.configuration())
-    owd.wait_synced()
-    known = labtest.wait_for(lambda: all(len(valid(name)) >= POINTS for name in bench.GUESTS), 150)
-    tap.check(known, "colocation: both guests have points", {name: bench.escapement(name, "cycles") for name in bench.GUESTS})
-    if not known:
-        return
-    before, drift = series()
-    tap.note(f"counters {apart_ppb(before):+.0f} ppb apart, local clocks {drift}")
-    tap.check(abs(apart_ppb(before)) < RATE_PPB, "colocation: two guests of this host have one rate", before)
+    """Guests that read one counter are found, and no other, while chronyd slews the clock of one."""
+    names = (*bench.GUESTS, *DRIFTS_PPB)
+    result, wrong, rows = {}, set(), []
+    try:
+        machine.up(OTHERS, cleanup.MTU, tap.note)
+        start_fleet(names)
+        known = labtest.wait_for(lambda: all(len(valid(name)) >= POINTS for name in names), 300)
+        if not tap.check(known, "colocation: all guests have points", {name: bench.escapement(name, "cycles") for name in names}):
+            return
+        changes = bench.escapement(CLIENT, "clock")["local_rate_changes"]
+        tap.check(start_ntp(), "colocation: chronyd of one guest is synchronized to another's",
+                  channel.run(CLIENT, [CHRONYC, "-n", "tracking"]).out)
+        began = time.monotonic()
+
+        def decided():
+            nonlocal result, rows
+            result = compare(names, folder)
+            rows = [(row["a"], row["b"], row["verdict"], round(row["probability"], 4), round(row["rate_ppb"], 1))
+                    for row in result["same"] + result["undecided"]]
+            same = {(row["a"], row["b"]) for row in result["same"]}
+            wrong.update(same - {bench.GUESTS})
+            return same == {bench.GUESTS} and result["pairs_unknown"] == 0
+
+        done = labtest.wait_for(decided, DECIDED_S, 15)
+        noise = {row["host"]: round(row.get("noise_ns", -1)) for row in result["hosts"]}
+        tap.note(f"after {time.monotonic() - began:.0f} s: noise of a point {noise} ns, pairs {rows}")
+        tap.check(done, "colocation: the two guests with one counter share a machine, no other pair does", (rows, noise))
+        tap.check(not wrong, "colocation: meanwhile no other pair was named", wrong)
+        clock = bench.escapement(CLIENT, "clock")
+        tap.check(clock["local_rate_changes"] > changes, "colocation: chronyd had slewed the clock of one", clock)
+        tap.note("chronyd " + channel.run(CLIENT, [CHRONYC, "-n", "tracking"]).out.strip().replace("\n", "; "))
+    finally:
+        end_ntp()
+        machine.down(list(DRIFTS_PPB))
 
 
 def slew(name, ppm):

@@ -18,10 +18,10 @@ LOSS_QPS, LOSS_PACKETS, LOSS_PERCENT = 2, 2 * 24 * 64, 1
 RETRANSMIT_NS = 537e6  # 4.096 us * 2^17: earlier nothing is retransmitted without a NAK
 
 
-def members():
+def members(names=bench.GUESTS):
     return [{"targets": [state.guest(name)["address"]],
              "labels": {"host": name, "addresses": state.guest(name)["address6"]}}
-            for name in bench.GUESTS]
+            for name in names]
 
 
 def configuration():
