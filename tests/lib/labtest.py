@@ -130,6 +130,18 @@ def noise(seconds=1):
     return json.loads(out)
 
 
+@contextlib.contextmanager
+def busy(loops):
+    """So many processes that take all of a CPU, meanwhile."""
+    processes = [subprocess.Popen(["sh", "-c", "while :; do :; done"]) for _ in range(loops)]
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.kill()
+            process.communicate()
+
+
 def cpu_ticks(since=(0, 0)):
     """(idle, all) of all CPUs since then, in hundredths of a second."""
     with open("/proc/stat", encoding="ascii") as text:
