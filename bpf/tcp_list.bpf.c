@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* Iterator over `tcp_flows` of all network namespaces: a record per socket. */
+/*
+ * Iterators over `tcp_flows`, a record per socket: of all network namespaces, and, where the kernel
+ * refuses that one, of the namespace that reads.
+ */
 #include "tcp/tcp.bpf.h"
 
 #include <bpf/bpf_core_read.h>
@@ -8,7 +11,7 @@
 /* include/linux/socket.h */
 #define LIST_INET 2
 
-static __always_inline void list_addresses(struct sock *sk, struct esc_tcp_row *row)
+static __always_inline void list_addresses(const struct sock *sk, struct esc_tcp_row *row)
 {
 	const struct sock_common *common = &sk->__sk_common;
 
@@ -25,18 +28,34 @@ static __always_inline void list_addresses(struct sock *sk, struct esc_tcp_row *
 	bpf_core_read(row->remote, sizeof(row->remote), &common->skc_v6_daddr);
 }
 
-SEC("iter/bpf_sk_storage_map")
-int esc_tcp_list(struct bpf_iter__bpf_sk_storage_map *ctx)
+static __always_inline void list_row(struct bpf_iter_meta *meta, const struct sock *sk,
+				     const struct esc_tcp_flow *flow)
 {
-	struct esc_tcp_flow *flow = ctx->value;
-	struct sock *sk = ctx->sk;
 	struct esc_tcp_row row = {};
 
 	if (!flow || !sk)
-		return 0;
+		return;
 	list_addresses(sk, &row);
 	__builtin_memcpy(&row.flow, flow, sizeof(row.flow));
-	bpf_seq_write(ctx->meta->seq, &row, sizeof(row));
+	bpf_seq_write(meta->seq, &row, sizeof(row));
+}
+
+SEC("iter/bpf_sk_storage_map")
+int esc_tcp_list(struct bpf_iter__bpf_sk_storage_map *ctx)
+{
+	list_row(ctx->meta, ctx->sk, ctx->value);
+	return 0;
+}
+
+SEC("iter/tcp")
+int esc_tcp_list_own(struct bpf_iter__tcp *ctx)
+{
+	struct sock_common *common = ctx->sk_common; /* read once: what is checked is what is used */
+	struct tcp_sock *tcp = common ? bpf_skc_to_tcp_sock(common) : NULL;
+
+	if (tcp)
+		list_row(ctx->meta, (struct sock *)tcp,
+			 bpf_sk_storage_get(&tcp_flows, tcp, NULL, 0));
 	return 0;
 }
 

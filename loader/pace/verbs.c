@@ -81,6 +81,7 @@ static const struct verb_section tcp[] = {
 	 .text = "TCP of {tcp.cgroup}: delays are measured, nothing is limited; "
 		 "{tcp.counts.agreed} connections negotiated it, {tcp.counts.plain} did not"},
 	{.when = "!tcp.mode=off", .text = "TCP: {tcp.reason}"},
+	{.text = "TCP: {tcp.unlisted}"},
 	{.when = "tcp.mode=on !tcp.clock_usable",
 	 .text = "TCP: no connection is limited now: fabric time is not good enough"},
 	{.rows = "tcp.classes", .columns = tcp_classes},

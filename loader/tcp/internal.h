@@ -41,7 +41,7 @@ int tcpedge_sum(const struct tcpedge *edge, const char *map, uint32_t count, voi
 
 struct tcplist;
 
-/* 0 or -errno with a sentence in @why. */
+/* 0 or -errno; what cannot be listed is a sentence in @why, "" for nothing. */
 int tcplist_open(struct tcplist **out, int flows_fd, char *why, size_t why_bytes);
 void tcplist_close(struct tcplist *list);
 /* At most @most connections into @rows; how many there were, or -errno. */
@@ -112,8 +112,9 @@ struct tcp {
 	uint64_t walk_due_ns; /* CLOCK_MONOTONIC */
 	bool walk_again;      /* what it looks for was changed meanwhile */
 	struct esc_tcp_control ctl;
-	bool clock_lost; /* fabric time is not good enough, and that was reported */
-	char why[512];	 /* what could not be loaded; "": all was */
+	bool clock_lost;    /* fabric time is not good enough, and that was reported */
+	char why[512];	    /* what could not be loaded; "": all was */
+	char unlisted[128]; /* which connections cannot be listed, and why; "": none */
 };
 
 /* Fabric time is good enough for the threshold. *@bound_ns: -1 there is none. */

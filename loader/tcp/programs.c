@@ -134,30 +134,58 @@ struct tcplist {
 	struct bpf_link *link;
 };
 
-int tcplist_open(struct tcplist **out, int flows_fd, char *why, size_t why_bytes)
+/* @own: of this network namespace alone. */
+static int tcplist_load(struct tcplist *list, int flows_fd, bool own)
 {
+	const struct bpfmap_use uses[] = {{"tcp_flows", flows_fd}, {}};
 	union bpf_iter_link_info info = {.map.map_fd = flows_fd};
 	LIBBPF_OPTS(bpf_iter_attach_opts, options, .link_info = &info,
 		    .link_info_len = sizeof(info));
-	struct tcplist *list = calloc(1, sizeof(*list));
+	struct bpf_program *program;
 	int err;
 
+	list->skeleton = tcp_list__open();
+	if (!list->skeleton)
+		return -errno;
+	program = own ? list->skeleton->progs.esc_tcp_list_own : list->skeleton->progs.esc_tcp_list;
+	bpf_program__set_autoload(list->skeleton->progs.esc_tcp_list, !own);
+	bpf_program__set_autoload(list->skeleton->progs.esc_tcp_list_own, own);
+	err = bpfmap_share(list->skeleton->obj, uses);
+	if (!err)
+		err = tcp_list__load(list->skeleton);
+	if (err)
+		return err;
+	list->link = bpf_program__attach_iter(program, own ? NULL : &options);
+	return list->link ? 0 : -errno;
+}
+
+static void tcplist_unload(struct tcplist *list)
+{
+	bpf_link__destroy(list->link);
+	tcp_list__destroy(list->skeleton);
+	*list = (struct tcplist){};
+}
+
+int tcplist_open(struct tcplist **out, int flows_fd, char *why, size_t why_bytes)
+{
+	struct tcplist *list = calloc(1, sizeof(*list));
+	int err, err_own;
+
 	*out = NULL;
+	why[0] = '\0';
 	if (!list)
 		return -ENOMEM;
 	bpflog_install();
 	bpflog_clear();
-	list->skeleton = tcp_list__open();
-	err = list->skeleton ? bpfmap_share(list->skeleton->obj, &(struct bpfmap_use){}) : -errno;
-	if (!err)
-		err = tcp_list__load(list->skeleton);
-	if (!err) {
-		list->link = bpf_program__attach_iter(list->skeleton->progs.esc_tcp_list, &options);
-		err = list->link ? 0 : -errno;
+	err = tcplist_load(list, flows_fd, false);
+	if (err) {
+		tcplist_unload(list);
+		err_own = tcplist_load(list, flows_fd, true);
+		snprintf(why, why_bytes, "TCP connections%s cannot be listed (iterator): %s",
+			 err_own ? "" : " of other network namespaces", strerror(-err));
+		err = err_own;
 	}
 	if (err) {
-		snprintf(why, why_bytes, "TCP connections cannot be listed (iterator): %s",
-			 strerror(-err));
 		tcplist_close(list);
 		return err;
 	}
@@ -169,8 +197,7 @@ void tcplist_close(struct tcplist *list)
 {
 	if (!list)
 		return;
-	bpf_link__destroy(list->link);
-	tcp_list__destroy(list->skeleton);
+	tcplist_unload(list);
 	free(list);
 }
 

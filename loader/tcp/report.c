@@ -225,6 +225,7 @@ json_t *tcp_show(void *self)
 	for (long i = 0; i < count && i < REPLY_ROWS; i++)
 		json_array_append_new(list, show_row(tcp, &rows[i]));
 	json_put(object, "connections", list);
+	json_put_text(object, "unlisted", tcp->unlisted);
 	if (count > REPLY_ROWS)
 		json_put_count(object, "not_shown", (uint64_t)(count - REPLY_ROWS));
 	free(rows);

@@ -118,7 +118,6 @@ static int load(void *self)
 		.lab_offset_ns = config->lab.clock_offset_ns,
 		.lab_drift_ppb = (int32_t)config->lab.clock_drift_ppb,
 	};
-	char why[sizeof(tcp->why)];
 	int flows_fd, err;
 
 	tcp->why[0] = '\0';
@@ -133,8 +132,9 @@ static int load(void *self)
 	for (int i = 1; i < ESC_TCP_INNER_MAX; i++)
 		snprintf(tcp->ctl.names[i], sizeof(tcp->ctl.names[i]), "%s",
 			 tcpwrap_name(tcp->wrap, i));
-	if (tcplist_open(&tcp->list, flows_fd, why, sizeof(why)))
-		log_warning("TCP: %s", why);
+	tcplist_open(&tcp->list, flows_fd, tcp->unlisted, sizeof(tcp->unlisted));
+	if (tcp->unlisted[0])
+		log_warning("TCP: %s", tcp->unlisted);
 	tcp->cgroups.count = 0; /* the map is new */
 	poll_cgroups(tcp, true);
 	err = tcpedge_write(tcp->edge, &tcp->ctl);

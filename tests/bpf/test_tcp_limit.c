@@ -535,9 +535,6 @@ static int read_pacing(int link_fd)
 
 static int pacing(void)
 {
-	union bpf_iter_link_info info = {.map.map_fd = tcpedge_map_fd(edge, "tcp_flows")};
-	LIBBPF_OPTS(bpf_iter_attach_opts, options, .link_info = &info,
-		    .link_info_len = sizeof(info));
 	char path[PATH_MAX + 32] = "";
 	struct bpf_object *object;
 	struct bpf_link *link;
@@ -551,7 +548,7 @@ static int pacing(void)
 		return -1;
 	if (!bpf_object__load(object)) {
 		link = bpf_program__attach_iter(
-			bpf_object__find_program_by_name(object, "sockpace"), &options);
+			bpf_object__find_program_by_name(object, "sockpace"), NULL);
 		if (link)
 			status = read_pacing(bpf_link__fd(link));
 		bpf_link__destroy(link);

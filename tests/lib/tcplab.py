@@ -277,8 +277,9 @@ class Edges:
 
     def __init__(self, star, threshold_us=500, errors=None):
         cgroups = [f"{star.cgroup(host)}={(errors or {}).get(host, 0)}" for host in star.hosts]
+        spaces = ":".join(f"/run/netns/{star.ns(host)}" for host in star.hosts)
         self.child = subprocess.Popen([os.path.join(TOOLS, "edgerun"), str(threshold_us), *cgroups],
-                                      stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+                                      env=os.environ | {"EDGERUN_NETNS": spaces}, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.hello = self.line()
         for host in star.hosts:
             self.request("member", star.address(host))

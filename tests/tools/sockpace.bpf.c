@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* Port and sk_pacing_status of the sockets that have a value in a map. */
+/* Port and sk_pacing_status of the TCP sockets of this network namespace. */
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
 
@@ -8,13 +8,15 @@ struct sockpace_row {
 	__u32 status;
 };
 
-SEC("iter/bpf_sk_storage_map")
-int sockpace(struct bpf_iter__bpf_sk_storage_map *ctx)
+SEC("iter/tcp")
+int sockpace(struct bpf_iter__tcp *ctx)
 {
-	struct sock *sk = ctx->sk;
+	struct sock_common *common = ctx->sk_common;
+	struct tcp_sock *tcp = common ? bpf_skc_to_tcp_sock(common) : NULL;
+	struct sock *sk = (struct sock *)tcp;
 	struct sockpace_row row = {};
 
-	if (!sk || !ctx->value)
+	if (!tcp)
 		return 0;
 	row.port = sk->__sk_common.skc_num;
 	row.status = sk->sk_pacing_status;
