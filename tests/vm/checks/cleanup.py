@@ -9,7 +9,7 @@ from . import bench
 
 PINS = "/sys/fs/bpf/escapement"
 MTU = 1500
-SETTINGS = ({}, {"tc": "clsact"}) if bench.FULL else ({},)  # with clsact: coexistence, here and in the lab
+SETTINGS = ({}, {"tc": "clsact"}) if bench.FULL else ({},)  # with clsact: lab/test_coexistence
 
 
 def check_clean(tap, label, before):
