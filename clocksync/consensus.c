@@ -107,6 +107,18 @@ static bool own_line_off(const struct consensus *consensus, const struct reports
 	return best && 3 * votes >= 2 * reports->count && fabs(best->offset) <= near;
 }
 
+/*
+ * One neighbour alone contradicts us, and is behind: as between equal parts of a fleet, the one
+ * behind moves. It may have stood still, as a virtual machine does, and not know it yet.
+ */
+static bool one_is_behind(const struct consensus *consensus, const struct reports *reports)
+{
+	const struct report *other = &reports->at[0];
+
+	return consensus->settled && reports->count == 1 && other->offset < 0 &&
+	       (consensus->degree <= 1 || other->reach < REACH_WHOLE);
+}
+
 /* Sets the centre of this round's gate; false: no neighbour to follow. */
 static bool choose_centre(struct consensus *consensus, const struct reports *reports,
 			  double *centre, bool *moved)
@@ -128,9 +140,11 @@ static bool choose_centre(struct consensus *consensus, const struct reports *rep
 	}
 	if (consensus->has_line && (votes <= own || votes < reports_quorum(reports)))
 		return own > 0;
-	*centre = best->offset;
 	*moved = !report_agrees(consensus, best, 0) &&
 		 !(consensus->settled && own_line_off(consensus, reports, best, votes));
+	if (*moved && one_is_behind(consensus, reports))
+		return false;
+	*centre = best->offset;
 	return true;
 }
 

@@ -325,15 +325,16 @@ struct fleet {
 	struct hostclock clocks[FLEET];
 	struct clock_view views[FLEET];
 	size_t count;
-	int64_t now; /* of an ideal clock */
+	int64_t now;		 /* of an ideal clock */
+	int64_t stood_ns[FLEET]; /* local clocks that stood still for so long */
 };
 
 static int64_t fleet_local(const struct fleet *fleet, size_t host, int64_t now)
 {
 	double rate_ppb = 700.0 * (double)host - 2000;
 
-	(void)fleet;
-	return (int64_t)(host + 1) * 1000000 * MS + now + llround((double)now * rate_ppb * 1e-9);
+	return (int64_t)(host + 1) * 1000000 * MS + now + llround((double)now * rate_ppb * 1e-9) -
+	       fleet->stood_ns[host];
 }
 
 static void fleet_init(struct fleet *fleet, size_t count)
@@ -394,6 +395,45 @@ static size_t fleet_in(const struct fleet *fleet, enum clock_state state)
 static int64_t fleet_reading(const struct fleet *fleet, size_t host)
 {
 	return clock_model_read(&fleet->clocks[host].model, fleet_local(fleet, host, fleet->now));
+}
+
+Test(clock_consensus, of_two_the_one_whose_clock_stood_still_moves)
+{
+	/* Its daemon sees its neighbor so many rounds after the neighbor sees it. */
+	for (size_t late = 0; late < 20; late += 5) {
+		static struct fleet fleet;
+		int64_t apart[2];
+
+		fleet_init(&fleet, 2);
+		for (int i = 0; i < 100; i++)
+			fleet_round(&fleet, ROUND, 2);
+		for (size_t h = 0; h < 2; h++) {
+			cr_assert_eq(fleet.clocks[h].state, CLOCK_SYNCED);
+			apart[h] = fleet_reading(&fleet, h) - fleet.now;
+		}
+		for (int i = 0; i < 40; i++) {
+			fleet.stood_ns[0] += ROUND;
+			fleet_round(&fleet, ROUND, 0);
+		}
+		for (size_t i = 0; i < 40; i++) {
+			struct consensus_input none = {NULL, NULL, 0};
+			struct hostclock before = fleet.clocks[0];
+
+			fleet_round(&fleet, ROUND, 2);
+			if (i < late) {
+				fleet.clocks[0] = before;
+				hostclock_round(&fleet.clocks[0], fleet_local(&fleet, 0, fleet.now),
+						&none, 1);
+				hostclock_view(&fleet.clocks[0], &fleet.views[0]);
+			}
+			cr_assert_lt(llabs(fleet_reading(&fleet, 1) - fleet.now - apart[1]), 100000,
+				     "%zu late, round %zu: %f ms", late, i,
+				     (double)(fleet_reading(&fleet, 1) - fleet.now - apart[1]) /
+					     1e6);
+		}
+		cr_assert_lt(llabs(fleet_reading(&fleet, 0) - fleet_reading(&fleet, 1)), 1000);
+		cr_assert_eq(fleet_in(&fleet, CLOCK_SYNCED), 2);
+	}
 }
 
 Test(clock_consensus, a_fleet_whose_time_was_lost_in_an_outage_has_one_again)
