@@ -67,7 +67,7 @@ void bound_compute(const struct consensus *consensus, int64_t now_ns, double asy
 	double shrink = FLAGGED_FACTOR * flagged + (1 - flagged) / sqrt(used);
 	double mean = fmax(RESIDUAL_FACTOR * consensus->residual_ns * shrink,
 			   FORMAL_FACTOR * consensus->formal_ns);
-	double late;
+	double late, error, known;
 
 	mean = fmax(mean, ONE_SIDE_FACTOR * consensus->one_side_ns);
 	mean = fmax(mean, SIGMA_FACTOR * consensus->flagged * consensus->sigma_ns);
@@ -78,7 +78,22 @@ void bound_compute(const struct consensus *consensus, int64_t now_ns, double asy
 		fmin(fmax(unattended_ppb(consensus) - bound->growth_ppb, 0), GROWTH_MAX_PPB);
 	late = fmax(STEP_ERROR_FACTOR * consensus->step_error_ns,
 		    LAG_FACTOR * wandered_ppb(consensus, used) * consensus->lag_s);
-	bound->now_ns = asymmetry_ns + hypot(mean, late) + consensus->late_ns + fabs(behind_ns);
+	error = hypot(mean, late) + consensus->late_ns;
+	/*
+	 * Some neighbors with precise edges agree among themselves, as those of a rack whose
+	 * uplinks are full; where they are in the fleet is known by the other edges, now or before.
+	 */
+	if (apart <= 0) {
+		known = FORMAL_FACTOR * consensus->most_sigma_ns;
+		if (bound->most_at_ns && consensus->settled)
+			known = fmin(known,
+				     bound->most_ns + bound->growth_ppb *
+							      seconds(bound->most_at_ns, now_ns));
+		bound->most_ns = known;
+		bound->most_at_ns = now_ns;
+	}
+	error = fmax(error, bound->most_ns);
+	bound->now_ns = asymmetry_ns + error + fabs(behind_ns);
 	if (apart > 0) {
 		double wander = holdover_wander(&consensus->holdover);
 		double moves_s = fmin(apart, WANDER_LASTS_S);

@@ -12,9 +12,11 @@
 #include "clocksync/consensus.h"
 
 struct bound {
-	double now_ns;	   /* at the time of the round */
-	double growth_ppb; /* ns per second of age of the model */
-	double late_ppb;   /* added to growth_ppb when the next round is late */
+	double most_ns;	    /* error against most of the fleet, which a precise few may not know */
+	int64_t most_at_ns; /* when that was estimated last; 0: never */
+	double now_ns;	    /* at the time of the round */
+	double growth_ppb;  /* ns per second of age of the model */
+	double late_ppb;    /* added to growth_ppb when the next round is late */
 };
 
 /*

@@ -68,10 +68,12 @@ struct consensus {
 	double lag_s;		    /* mean age of the fits used */
 	double formal_ns;	    /* standard error by the edges' own estimates */
 	double formal_ppb;
-	double late_ns;	     /* error of the corrections for late packets, decaying peak */
-	double flagged;	     /* part of the used fits that had too few clean packets */
-	double flagged_peak; /* the same, decaying peak: bursts fill the host's link */
-	double sigma_ns;     /* median standard error of the used fits */
+	double most_sigma_ns; /* standard error of the mean of most neighbours, not of a precise few
+			       */
+	double late_ns;	      /* error of the corrections for late packets, decaying peak */
+	double flagged;	      /* part of the used fits that had too few clean packets */
+	double flagged_peak;  /* the same, decaying peak: bursts fill the host's link */
+	double sigma_ns;      /* median standard error of the used fits */
 	/* Error of the floors, where one-sided fits connect us to the fleet; 0: others do. */
 	double one_side_ns;
 	unsigned used, reports, unsure;

@@ -12,7 +12,7 @@
 #define EVALUATED_AFTER 4 /* entries, seconds */
 #define SQUARE_GAIN 0.125
 #define PEAK_FADE 0.98
-#define ERROR_FACTOR 3.0
+#define ERROR_FACTOR 3.5
 /* Before the first evaluation; decreases with every recorded second. */
 #define ERROR_START_PPB 400.0
 #define ERROR_LEAST_PPB 2.0

@@ -108,6 +108,27 @@ static void learn_residual(struct consensus *consensus, const struct reports *re
 	consensus->sigma_ns = fmin(reports_median(sigma, used), CLEAN_FACTOR * mean / weights);
 }
 
+/*
+ * Error of the mean of most neighbors: the largest sigma of the part that no partition has alone.
+ * In the formal error a few precise edges, which may all be of one rack, count for all.
+ */
+static void learn_most(struct consensus *consensus, const struct reports *reports)
+{
+	size_t count = 0, most = (size_t)ceil(WHOLE_PART * consensus->degree);
+	double sigma[CONSENSUS_PEERS_MAX];
+
+	for (size_t i = 0; i < reports->count; i++) {
+		enum consensus_status status = consensus->peers[reports->at[i].slot].status;
+
+		if (status == CONSENSUS_USED || status == CONSENSUS_UNSURE)
+			sigma[count++] = reports->at[i].sigma;
+	}
+	if (!most || count < most)
+		return;
+	reports_median(sigma, count); /* sorts */
+	consensus->most_sigma_ns = sigma[most - 1] / sqrt((double)count);
+}
+
 /* Distance of the line of @back rounds ago to the current one; negative: none recorded. */
 static double prediction_error(const struct consensus *consensus, unsigned back, int64_t now_ns)
 {
@@ -164,5 +185,6 @@ void consensus_learn(struct consensus *consensus, const struct reports *reports,
 {
 	learn_scale(consensus, reports);
 	learn_residual(consensus, reports, offset);
+	learn_most(consensus, reports);
 	learn_prediction_error(consensus, now_ns, fresh);
 }

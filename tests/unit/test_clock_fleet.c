@@ -132,6 +132,7 @@ struct stage {
 	struct edge_estimate edges[12];
 	struct clock_view views[12];
 	struct consensus_input input[12];
+	double far_sigma_ns; /* of all edges but the first three; 0: as theirs */
 	int64_t now;
 };
 
@@ -158,6 +159,8 @@ static void stage_round(struct stage *stage, const double *lie, double reach)
 							 .local_ns = stage->now - ROUND,
 							 .offset_sigma_ns = 2,
 							 .drift_sigma_ppb = 2};
+		if (i >= 3 && stage->far_sigma_ns > 0)
+			stage->edges[i].offset_sigma_ns = stage->far_sigma_ns;
 		stage->views[i] = (struct clock_view){.state = CLOCK_SYNCED,
 						      .reach = (uint16_t)(0.75 * CLOCK_REACH_ONE)};
 		if (!lie || lie[i] == 0)
@@ -233,6 +236,30 @@ Test(clock_consensus, the_majority_does_not_move_and_a_minority_does)
 		else
 			cr_assert_lt(fabs(stage_error(&stage)), 5);
 	}
+}
+
+Test(clock_consensus, a_precise_few_do_not_bound_the_error_against_the_fleet)
+{
+	static struct stage stage;
+	double bound, standard_ns = 30000 / sqrt(12);
+
+	/* A rack whose uplinks were full from the start. */
+	stage_init(&stage);
+	stage.far_sigma_ns = 30000;
+	for (int i = 0; i < 100; i++)
+		stage_round(&stage, NULL, 1);
+	cr_assert_geq(stage.clock.bound.now_ns, 2 * standard_ns);
+	/* Where the rack is in the fleet is known since; then they fill again. */
+	stage.far_sigma_ns = 0;
+	for (int i = 0; i < 100; i++)
+		stage_round(&stage, NULL, 1);
+	bound = stage.clock.bound.now_ns;
+	cr_assert_lt(bound, 500);
+	stage.far_sigma_ns = 30000;
+	for (int i = 0; i < 40; i++)
+		stage_round(&stage, NULL, 1);
+	cr_assert_geq(stage.clock.bound.now_ns, bound);
+	cr_assert_lt(stage.clock.bound.now_ns, standard_ns);
 }
 
 Test(clock_consensus, alone_it_holds_over_and_its_bound_grows)

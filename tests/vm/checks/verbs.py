@@ -5,14 +5,16 @@ import concurrent.futures
 import contextlib
 import functools
 import random
+import re
 import shutil
 import statistics
 import time
 
+import labtest
 import pairs
 from emulation import channel, daemon, perftest
 
-from . import bench, cleanup, clients
+from . import bench, cleanup, clients, owd
 
 LIBRARY = "/run/escapement-bin/libescapement-verbs.so"
 UNDER = ("env", f"LD_PRELOAD={LIBRARY}")
@@ -26,6 +28,10 @@ FOLDER = "/run/escapement/verbs"
 RATE_LOAD = ("-s", "64", "-n", "5000")
 RATE_PAIRS, RATE_LEAST = 20, 0.99
 CLIENT_SECONDS, FIO_SECONDS = 8, 30
+# One message of one packet each way at a time: bytes, messages, minimum, maximum, typical, average, ... in us.
+PINGS = ("-s", "1024", "-n", "1500", "-u", "17")
+LATENCY_ROW = re.compile(r"^\s*1024\s+\d+" + r"\s+([\d.]+)" * 7 + r"\s*$", re.MULTILINE)
+SAMPLES_LEAST, LATENCY_SHARE = 40, 0.2
 
 
 def rows(name, qpns):
@@ -113,6 +119,43 @@ def test_verbs_rate(tap, _folder):
              f"with it {1 / statistics.median(ratios):.4f} of that, 99% interval {low:.4f} to {high:.4f}")
     tap.check(pairs.is_good(ratios, 1 / RATE_LEAST, 1 / RATE_LEAST), f"verbs_rate: with it at least {RATE_LEAST} of the message rate",
               [round(1 / ratio, 3) for ratio in sorted(ratios)])
+
+
+# --- delays of messages ---
+
+def timed(name):
+    """The row of a guest's queue pair whose messages were timed by both processes, and packets by receipts; {} if none is."""
+    found = [row for row in bench.escapement(name, "qp")["qps"]
+             if row["direction"] == "tx" and "owd_lifetime_ns" in row and "message_delay_ns" in row.get("verbs", {})]
+    return found[-1] if found else {}
+
+
+def test_verbs_delays(tap, _folder):
+    """Delays of messages by both processes: not below their packets' by receipts, and both ways as perftest itself has them."""
+    cleanup.make_fresh(**owd.configuration())
+    owd.wait_synced()
+    result = perftest.run(bench.CLIENT, bench.SERVER, "ib_send_lat", qps=1, extra=PINGS, under=UNDER, nice=owd.NICE)
+    row = LATENCY_ROW.search(result["client_output"])
+    if not tap.check(result["good"] and row, "verbs_delays: perftest is not affected", result["client_output"] + result["server_output"]):
+        return
+    labtest.wait_for(lambda: all(bench.each(timed)), PATIENCE)
+    seen = bench.each(timed)
+    if not tap.check(all(seen), "verbs_delays: messages and packets are timed both ways", bench.escapement(bench.CLIENT, "qp")):
+        return
+    messages, packets = ([one["verbs"]["message_delay_ns"] for one in seen], [one["owd_lifetime_ns"] for one in seen])
+    for name, message, packet in zip(bench.GUESTS, messages, packets):
+        tap.note(f"verbs_delays: what {name} sent: messages {message}, packets {packet}")
+        tap.check(message["samples"] >= SAMPLES_LEAST and "note" not in message, f"verbs_delays: {name}: enough samples", message)
+        bound = message["bound"] + packet["bound"]
+        tap.check(all(message[stat] >= packet[stat] - bound for stat in ("p50", "p99")),
+                  f"verbs_delays: {name}: no message is faster than its packet", (message, packet))
+    typical_ns = 2e3 * float(row.group(3))
+    both_ns = sum(message["p50"] for message in messages)
+    tap.note(f"verbs_delays: there and back {both_ns / 1e3:.1f} us of messages, {sum(p['p50'] for p in packets) / 1e3:.1f} us of packets, "
+             f"perftest {typical_ns / 1e3:.1f} us")
+    tap.check(abs(both_ns - typical_ns) <= LATENCY_SHARE * typical_ns,
+              f"verbs_delays: there and back the medians are perftest's typical round trip to within {LATENCY_SHARE:.0%}",
+              (both_ns, typical_ns))
 
 
 # --- third-party programs ---
