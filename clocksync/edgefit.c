@@ -5,17 +5,28 @@
 #include <math.h>
 
 #define STEPS_MAX 80
-#define BRACKET_FIRST_PPB 20.0
+#define BRACKET_FIRST_PPB 2.0
 #define BRACKET_GROWTH 8.0
 #define SLOPE_EXACT_PPB 1e-6
 #define MISSES_MAX 3
 
-/* Backward points are mirrored, so that both sides minimize residuals. */
+/*
+ * Backward points are mirrored, so that both sides minimize residuals. With another slope a
+ * residual changes by no more than `reach` times the slope's change, and so does the k-th smallest
+ * one: the one that is `known` says of most points that they are not among the k lowest.
+ */
 struct problem {
 	const struct edgefit_side *side;
 	size_t k[2];
-	double *scratch;
+	double *scratch, *scratch_x; /* residuals of some points of a side, and their x */
+	double reach[2];	     /* largest |x| of a side */
+	struct {
+		double slope, edge;
+		size_t k; /* 0: none is known */
+	} known[2];
 };
+
+#define ROUNDING_NS 1e-3
 
 /* A supporting line of the objective: its value and derivative at a slope. */
 struct tangent {
@@ -27,8 +38,8 @@ static double mirror(int s)
 	return s ? -1 : 1;
 }
 
-/* The k-th smallest (from 1) of @v, which is reordered. Wirth's selection. */
-static double select_kth(double *v, size_t count, size_t k)
+/* The k-th smallest (from 1) of @v, which is reordered, @x like it. Wirth's selection. */
+static double select_kth(double *v, double *x, size_t count, size_t k)
 {
 	ptrdiff_t low = 0, high = (ptrdiff_t)count - 1, target = (ptrdiff_t)k - 1;
 
@@ -42,9 +53,12 @@ static double select_kth(double *v, size_t count, size_t k)
 			while (pivot < v[j])
 				j--;
 			if (i <= j) {
-				double swap = v[i];
-				v[i++] = v[j];
-				v[j--] = swap;
+				double swap = v[i], swap_x = x[i];
+
+				v[i] = v[j];
+				x[i++] = x[j];
+				v[j] = swap;
+				x[j--] = swap_x;
 			}
 		} while (i <= j);
 		if (j < target)
@@ -82,34 +96,78 @@ static double lowest_few(const double *v, size_t count, size_t k)
 	return low[k - 1];
 }
 
-static double edge_of(const struct problem *problem, int s, size_t k, double slope)
+static struct problem problem_of(const struct edgefit_side side[2], double *scratch)
+{
+	size_t larger = side[0].count > side[1].count ? side[0].count : side[1].count;
+	struct problem problem = {.side = side, .scratch = scratch, .scratch_x = scratch + larger};
+
+	for (int s = 0; s < 2; s++)
+		for (size_t i = 0; i < side[s].count; i++)
+			problem.reach[s] = fmax(problem.reach[s], fabs(side[s].x[i]));
+	return problem;
+}
+
+/* Points of a side whose residual is up to @most, into the scratch space; how many. */
+static size_t gather_up_to(const struct problem *problem, int s, double slope, double most)
 {
 	const struct edgefit_side *side = &problem->side[s];
+	size_t count = 0;
 
-	for (size_t i = 0; i < side->count; i++)
-		problem->scratch[i] = residual(side, s, i, slope);
-	if (k <= FEW)
-		return lowest_few(problem->scratch, side->count, k);
-	return select_kth(problem->scratch, side->count, k);
+	for (size_t i = 0; i < side->count; i++) {
+		double r = residual(side, s, i, slope);
+
+		problem->scratch[count] = r;
+		problem->scratch_x[count] = side->x[i];
+		count += r <= most;
+	}
+	return count;
+}
+
+/* The k-th smallest residual of a side. *@near: so many points in the scratch space have all up to
+ * it. */
+static double edge_near(struct problem *problem, int s, size_t k, double slope, size_t *near)
+{
+	double most = INFINITY, edge;
+	size_t count;
+
+	if (k <= problem->known[s].k)
+		most = problem->known[s].edge + ROUNDING_NS +
+		       fabs(slope - problem->known[s].slope) * problem->reach[s];
+	count = gather_up_to(problem, s, slope, most);
+	if (count < k)
+		count = gather_up_to(problem, s, slope, INFINITY);
+	edge = k <= FEW ? lowest_few(problem->scratch, count, k)
+			: select_kth(problem->scratch, problem->scratch_x, count, k);
+	problem->known[s].slope = slope;
+	problem->known[s].edge = edge;
+	problem->known[s].k = k;
+	*near = count;
+	return edge;
+}
+
+static double edge_of(struct problem *problem, int s, size_t k, double slope)
+{
+	size_t near;
+
+	return edge_near(problem, s, k, slope, &near);
 }
 
 /* Adds one side's mean of the lowest residuals and its derivative. */
-static void add_side(const struct problem *problem, int s, struct tangent *at)
+static void add_side(struct problem *problem, int s, struct tangent *at)
 {
-	const struct edgefit_side *side = &problem->side[s];
-	double edge = edge_of(problem, s, problem->k[s], at->slope);
+	size_t below = 0, tied = 0, near;
+	double edge = edge_near(problem, s, problem->k[s], at->slope, &near);
 	double sum = 0, x_sum = 0, x_tied = 0, weight = (double)problem->k[s] - 0.5, rest;
-	size_t below = 0, tied = 0;
 
-	for (size_t i = 0; i < side->count; i++) {
-		double r = residual(side, s, i, at->slope);
+	for (size_t i = 0; i < near; i++) {
+		double r = problem->scratch[i];
 
 		if (r < edge) {
 			sum += r;
-			x_sum += side->x[i];
+			x_sum += problem->scratch_x[i];
 			below++;
 		} else if (r == edge) {
-			x_tied += side->x[i];
+			x_tied += problem->scratch_x[i];
 			tied++;
 		}
 	}
@@ -120,7 +178,7 @@ static void add_side(const struct problem *problem, int s, struct tangent *at)
 	at->derivative -= mirror(s) * x_sum / weight;
 }
 
-static struct tangent evaluate(const struct problem *problem, double slope, unsigned *steps)
+static struct tangent evaluate(struct problem *problem, double slope, unsigned *steps)
 {
 	struct tangent at = {.slope = slope};
 
@@ -131,7 +189,7 @@ static struct tangent evaluate(const struct problem *problem, double slope, unsi
 }
 
 /* Steps from @low away to where the objective falls again, or to the limit. */
-static struct tangent bracket(const struct problem *problem, struct tangent *from, double limit,
+static struct tangent bracket(struct problem *problem, struct tangent *from, double limit,
 			      unsigned *steps)
 {
 	double direction = limit > from->slope ? 1 : -1, step = BRACKET_FIRST_PPB;
@@ -163,7 +221,7 @@ static double intersection(const struct tangent *low, const struct tangent *high
 	return (low->slope + high->slope) / 2;
 }
 
-static struct tangent cutting_planes(const struct problem *problem, struct tangent low,
+static struct tangent cutting_planes(struct problem *problem, struct tangent low,
 				     struct tangent high, unsigned *steps)
 {
 	struct tangent best = low.value > high.value ? low : high;
@@ -189,7 +247,7 @@ static struct tangent cutting_planes(const struct problem *problem, struct tange
 	return best;
 }
 
-static void describe_side(const struct problem *problem, int s, struct edgefit_line *line)
+static void describe_side(struct problem *problem, int s, struct edgefit_line *line)
 {
 	const struct edgefit_side *side = &problem->side[s];
 	double edge = edge_of(problem, s, problem->k[s], line->slope_ppb), least = edge;
@@ -214,7 +272,7 @@ static void describe_side(const struct problem *problem, int s, struct edgefit_l
 	*(s ? &line->lower_ns : &line->upper_ns) = mirror(s) * edge;
 }
 
-static void solve(const struct problem *problem, const struct edgefit_hint *hint,
+static void solve(struct problem *problem, const struct edgefit_hint *hint,
 		  struct edgefit_line *line)
 {
 	double start = fmin(fmax(hint->slope_ppb, hint->least_ppb), hint->most_ppb);
@@ -236,18 +294,26 @@ static void solve(const struct problem *problem, const struct edgefit_hint *hint
 	line->clamped = best.slope <= hint->least_ppb || best.slope >= hint->most_ppb;
 }
 
+static void solve_whole(struct problem *problem, const struct edgefit_hint *hint,
+			struct edgefit_line *line)
+{
+	solve(problem, hint, line);
+	describe_side(problem, 0, line);
+	describe_side(problem, 1, line);
+}
+
 int edgefit_solve(const struct edgefit_side side[2], const size_t k[2],
 		  const struct edgefit_hint *hint, double *scratch, struct edgefit_line *line)
 {
-	struct problem problem = {side, {k[0], k[1]}, scratch};
+	struct problem problem = problem_of(side, scratch);
 
-	for (int s = 0; s < 2; s++)
+	for (int s = 0; s < 2; s++) {
 		if (k[s] < 1 || k[s] > side[s].count)
 			return -EINVAL;
+		problem.k[s] = k[s];
+	}
 	line->steps = 0;
-	solve(&problem, hint, line);
-	describe_side(&problem, 0, line);
-	describe_side(&problem, 1, line);
+	solve_whole(&problem, hint, line);
 	return 0;
 }
 
@@ -257,9 +323,8 @@ struct search {
 	int misses[2];
 };
 
-static void search_evaluate(const struct problem *problem, double slope, size_t k,
-			    const size_t most[2], double gap_ns, double width_ns,
-			    struct search *search)
+static void search_evaluate(struct problem *problem, double slope, size_t k, const size_t most[2],
+			    double gap_ns, double width_ns, struct search *search)
 {
 	double edge[2], gap[2];
 
@@ -280,18 +345,15 @@ static void search_evaluate(const struct problem *problem, double slope, size_t 
 }
 
 /* Tries one k; false when a larger one cannot be better. */
-static bool search_try(struct search *search, const struct edgefit_side side[2], size_t k,
+static bool search_try(struct search *search, struct problem *problem, size_t k,
 		       const size_t most[2], double gap_ns, struct edgefit_hint *warm,
-		       double *scratch, struct edgefit_line *line)
+		       struct edgefit_line *line)
 {
-	struct problem problem = {side, {k, k}, scratch};
-
 	for (int s = 0; s < 2; s++)
-		if (k > most[s])
-			problem.k[s] = search->best[s];
-	solve(&problem, warm, line);
+		problem->k[s] = k > most[s] ? search->best[s] : k;
+	solve(problem, warm, line);
 	warm->slope_ppb = line->slope_ppb;
-	search_evaluate(&problem, line->slope_ppb, k, most, gap_ns, warm->width_ns, search);
+	search_evaluate(problem, line->slope_ppb, k, most, gap_ns, warm->width_ns, search);
 	return search->misses[0] < MISSES_MAX || search->misses[1] < MISSES_MAX;
 }
 
@@ -301,18 +363,26 @@ int edgefit_adapt(const struct edgefit_side side[2], const size_t most[2], doubl
 	size_t largest = most[0] > most[1] ? most[0] : most[1], k = hint->first_k;
 	struct edgefit_hint warm = *hint;
 	struct search search = {{2, 2}, {0, 0}};
+	struct problem problem = problem_of(side, scratch);
 
 	if (side[0].count < 2 || side[1].count < 2)
 		return -EINVAL;
 	line->steps = 0;
 	if (k > 2 && k <= most[0] && k <= most[1])
-		search_try(&search, side, k, most, gap_ns, &warm, scratch, line);
+		search_try(&search, &problem, k, most, gap_ns, &warm, line);
 	if (search.best[0] == 2 || search.best[1] == 2) {
 		search = (struct search){{2, 2}, {0, 0}};
 		k = 1;
 	}
 	while ((k *= 2) <= largest)
-		if (!search_try(&search, side, k, most, gap_ns, &warm, scratch, line))
+		if (!search_try(&search, &problem, k, most, gap_ns, &warm, line))
 			break;
-	return edgefit_solve(side, search.best, &warm, scratch, line);
+	for (int s = 0; s < 2; s++) {
+		if (search.best[s] > side[s].count)
+			return -EINVAL;
+		problem.k[s] = search.best[s];
+	}
+	line->steps = 0;
+	solve_whole(&problem, &warm, line);
+	return 0;
 }

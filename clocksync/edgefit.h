@@ -53,8 +53,8 @@ struct edgefit_hint {
 
 /*
  * The line for @k[0] violators of the forward and @k[1] of the backward side,
- * each between 1 and the side's count. @scratch holds as many doubles as both
- * sides have points. -EINVAL when a side has fewer points than its k.
+ * each between 1 and the side's count. @scratch holds twice as many doubles as the
+ * larger side has points. -EINVAL when a side has fewer points than its k.
  */
 int edgefit_solve(const struct edgefit_side side[2], const size_t k[2],
 		  const struct edgefit_hint *hint, double *scratch, struct edgefit_line *line);
