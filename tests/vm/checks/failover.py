@@ -263,8 +263,8 @@ def test_failover(tap, folder):
             owd.wait_synced()
         else:
             cleanup.make_ready(**owd.configuration())
-        # In `make check` lab/test_failover has the ACKs' path.
-        for direction in (("data", "acks", "both") if RUNS > 1 else ("data", "both")) if steered else ("data",):
+        # In `make check` lab/test_failover has each direction.
+        for direction in (("data", "acks", "both") if RUNS > 1 else ("both",)) if steered else ("data",):
             check_direction(tap, folder, direction, steered)
 
 
