@@ -22,6 +22,9 @@
 #define VALLEY_BINS 8
 #define GAP_LEAST_NS 200 /* two switches more, passed twice each, take longer */
 #define GAP_LEAST 0.35	 /* of the widest gap: each tier adds a switch and its cable */
+/* Of all pairs, and of those that are far: what leaves must explain. */
+#define EXPLAINED_LEAST 0.85
+#define FAR_LEAST 0.5
 
 struct fit {
 	struct topo *topo;
@@ -458,7 +461,38 @@ static void set_certainty(const struct fit *fit, size_t *sets)
 	}
 }
 
-static int group_all(const struct fit *fit, size_t *leaf, size_t *pod)
+/*
+ * Whether leaves explain the tiers: what is far is between them, what is near within. Noise in the
+ * floors has tiers now and then, and no tree.
+ */
+static bool is_tree(const struct fit *fit, size_t *leaf)
+{
+	size_t far = 0, between = 0, explained = 0;
+
+	for (size_t k = 0; k < fit->pair_count; k++) {
+		const struct topo_pair *pair = &fit->topo->pairs[fit->pairs[k]];
+		bool apart = sets_find(leaf, pair->a) != sets_find(leaf, pair->b);
+
+		far += pair->tier > 0;
+		between += pair->tier > 0 && apart;
+		explained += (pair->tier > 0) == apart;
+	}
+	return (double)between >= FAR_LEAST * (double)far &&
+	       (double)explained >= EXPLAINED_LEAST * (double)fit->pair_count;
+}
+
+/* Each NIC of the rail alone. */
+static void part_all(struct fit *fit, size_t *leaf)
+{
+	for (size_t i = 0; i < fit->topo->nic_count; i++)
+		if (fit->begin[i + 1] > fit->begin[i])
+			leaf[i] = i;
+	for (size_t k = 0; k < fit->pair_count; k++)
+		fit->topo->pairs[fit->pairs[k]].tier = 0;
+	fit->tiers = 1;
+}
+
+static int group_all(struct fit *fit, size_t *leaf, size_t *pod)
 {
 	size_t nics = fit->topo->nic_count;
 	struct groups groups = {
@@ -469,6 +503,8 @@ static int group_all(const struct fit *fit, size_t *leaf, size_t *pod)
 		groups.size[i] = 1;
 	if (!err && fit->tiers > 1)
 		err = link_groups(fit, &groups, 0);
+	if (!err && fit->tiers > 1 && !is_tree(fit, leaf))
+		part_all(fit, leaf);
 	if (!err && fit->tiers > 1)
 		set_certainty(fit, leaf);
 	for (size_t i = 0; !err && i < nics; i++)
@@ -500,15 +536,16 @@ static void put_tiers(struct fit *fit, const struct topo_nic *nic)
 		json_array_append_new(fit->topo->tiers, row);
 	}
 	if (fit->tiers < 2)
-		topo_note(fit->topo,
-			  json_sprintf("%s%s: flat: the floors of %zu pairs differ by no more "
-				       "than their spread and bounds (%.0f ns, %.0f ns), so "
-				       "delays show no leaves",
-				       *nic->rail    ? "rail "
-				       : *nic->plane ? "plane "
-						     : "all NICs",
-				       *nic->rail ? nic->rail : nic->plane, fit->pair_count,
-				       fit->spread[0], fit->wide_ns));
+		topo_note(
+			fit->topo,
+			json_sprintf("%s%s: flat: what the floors of %zu pairs differ by is their "
+				     "spread and bounds (%.0f ns, %.0f ns), or no tree, so "
+				     "delays show no leaves",
+				     *nic->rail	   ? "rail "
+				     : *nic->plane ? "plane "
+						   : "all NICs",
+				     *nic->rail ? nic->rail : nic->plane, fit->pair_count,
+				     fit->spread[0], fit->wide_ns));
 }
 
 static int index_pairs(struct fit *fit)
