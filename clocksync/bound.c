@@ -80,8 +80,8 @@ void bound_compute(const struct consensus *consensus, int64_t now_ns, double asy
 		    LAG_FACTOR * wandered_ppb(consensus, used) * consensus->lag_s);
 	error = hypot(mean, late) + consensus->late_ns;
 	/*
-	 * Some neighbors with precise edges agree among themselves, as those of a rack whose
-	 * uplinks are full; where they are in the fleet is known by the other edges, now or before.
+	 * Neighbors with precise edges may all be of one rack, whose uplinks are congested. The
+	 * rack's error against the fleet is that of the other edges, now or when they were better.
 	 */
 	if (apart <= 0) {
 		known = FORMAL_FACTOR * consensus->most_sigma_ns;

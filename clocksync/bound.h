@@ -12,7 +12,7 @@
 #include "clocksync/consensus.h"
 
 struct bound {
-	double most_ns;	    /* error against most of the fleet, which a precise few may not know */
+	double most_ns;	    /* error against most of the fleet */
 	int64_t most_at_ns; /* when that was estimated last; 0: never */
 	double now_ns;	    /* at the time of the round */
 	double growth_ppb;  /* ns per second of age of the model */

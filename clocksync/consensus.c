@@ -108,10 +108,11 @@ static bool own_line_off(const struct consensus *consensus, const struct reports
 }
 
 /*
- * One neighbour alone contradicts us, and is behind: as between equal parts of a fleet, the one
- * behind moves. It may have stood still, as a virtual machine does, and not know it yet.
+ * The only neighbour that reports is behind: as between equal partitions, the one behind moves. Its
+ * clock may have stopped, as that of a paused virtual machine, before its daemon has seen it.
  */
-static bool one_is_behind(const struct consensus *consensus, const struct reports *reports)
+static bool only_neighbour_is_behind(const struct consensus *consensus,
+				     const struct reports *reports)
 {
 	const struct report *other = &reports->at[0];
 
@@ -142,7 +143,7 @@ static bool choose_centre(struct consensus *consensus, const struct reports *rep
 		return own > 0;
 	*moved = !report_agrees(consensus, best, 0) &&
 		 !(consensus->settled && own_line_off(consensus, reports, best, votes));
-	if (*moved && one_is_behind(consensus, reports))
+	if (*moved && only_neighbour_is_behind(consensus, reports))
 		return false;
 	*centre = best->offset;
 	return true;

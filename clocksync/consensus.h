@@ -68,8 +68,7 @@ struct consensus {
 	double lag_s;		    /* mean age of the fits used */
 	double formal_ns;	    /* standard error by the edges' own estimates */
 	double formal_ppb;
-	double most_sigma_ns; /* standard error of the mean of most neighbours, not of a precise few
-			       */
+	double most_sigma_ns; /* standard error of the mean of most neighbours */
 	double late_ns;	      /* error of the corrections for late packets, decaying peak */
 	double flagged;	      /* part of the used fits that had too few clean packets */
 	double flagged_peak;  /* the same, decaying peak: bursts fill the host's link */

@@ -26,8 +26,6 @@ struct problem {
 	} known[2];
 };
 
-#define ROUNDING_NS 1e-3
-
 /* A supporting line of the objective: its value and derivative at a slope. */
 struct tangent {
 	double slope, value, derivative;
@@ -131,9 +129,10 @@ static double edge_near(struct problem *problem, int s, size_t k, double slope, 
 	size_t count;
 
 	if (k <= problem->known[s].k)
-		most = problem->known[s].edge + ROUNDING_NS +
+		most = problem->known[s].edge +
 		       fabs(slope - problem->known[s].slope) * problem->reach[s];
 	count = gather_up_to(problem, s, slope, most);
+	/* By rounding the limit may be too low. */
 	if (count < k)
 		count = gather_up_to(problem, s, slope, INFINITY);
 	edge = k <= FEW ? lowest_few(problem->scratch, count, k)
@@ -377,11 +376,8 @@ int edgefit_adapt(const struct edgefit_side side[2], const size_t most[2], doubl
 	while ((k *= 2) <= largest)
 		if (!search_try(&search, &problem, k, most, gap_ns, &warm, line))
 			break;
-	for (int s = 0; s < 2; s++) {
-		if (search.best[s] > side[s].count)
-			return -EINVAL;
+	for (int s = 0; s < 2; s++)
 		problem.k[s] = search.best[s];
-	}
 	line->steps = 0;
 	solve_whole(&problem, &warm, line);
 	return 0;

@@ -213,16 +213,22 @@ static bool has_note(const struct topo *topo, const char *text)
 
 Test(topo, one_rack_is_flat)
 {
-	struct world world = {.racks = 1, .rack_hosts = 16, .rack_of_pod = 1, .noise_ns = 300};
+	/* Of these the noise of all but the date's has tiers. */
+	uint64_t seeds[] = {100, 112, 121, 142, 145, 150, 157, 20261128, date_seed()};
 
-	rng_seed(&world.rng, date_seed());
-	build(&world, GAP_NS);
-	measure_all(&world);
-	cr_assert_eq(topo_solve(world.topo), 0);
-	cr_expect_eq(world.topo->leaf_count, 0, "no leaf is guessed");
-	cr_expect(has_note(world.topo, "flat"));
-	cr_expect(has_note(world.topo, "no leaf is known"));
-	end(&world);
+	for (size_t i = 0; i < sizeof(seeds) / sizeof(*seeds); i++) {
+		struct world world = {
+			.racks = 1, .rack_hosts = 16, .rack_of_pod = 1, .noise_ns = 300};
+
+		rng_seed(&world.rng, seeds[i]);
+		build(&world, GAP_NS);
+		measure_all(&world);
+		cr_assert_eq(topo_solve(world.topo), 0);
+		cr_expect_eq(world.topo->leaf_count, 0, "no leaf is guessed");
+		cr_expect(has_note(world.topo, "flat"));
+		cr_expect(has_note(world.topo, "no leaf is known"));
+		end(&world);
+	}
 }
 
 Test(topo, bounds_wider_than_the_differences)
