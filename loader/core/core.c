@@ -89,8 +89,13 @@ void core_timer_free(struct core_timer *timer)
 
 void core_beat(struct core *core)
 {
-	if (core->heartbeat_local_ns)
-		__atomic_store_n(core->heartbeat_local_ns, time_local_ns(), __ATOMIC_RELAXED);
+	uint64_t now_ns = time_local_ns(), last_ns = core_last_beat(core);
+
+	if (!core->heartbeat_local_ns)
+		return;
+	if (last_ns && now_ns - last_ns > core->pause.silent_ns)
+		core->pause.silent_ns = now_ns - last_ns;
+	__atomic_store_n(core->heartbeat_local_ns, now_ns, __ATOMIC_RELAXED);
 }
 
 struct core_run {
@@ -129,6 +134,7 @@ int core_run(struct core *core, core_run_fn *fn, void *context)
 		until.tv_nsec %= 1000000000;
 		err = pthread_clockjoin_np(thread, NULL, CLOCK_MONOTONIC, &until);
 	} while (err == ETIMEDOUT);
+	core_took(core, "loading programs", begun_ns);
 	return run.result;
 }
 
@@ -154,7 +160,7 @@ static void report_pause(const struct core *core, uint64_t gap_ns)
 {
 	const struct core_pause *pause = &core->pause;
 	const char *by = pause->slowest_ns > gap_ns / 2 ? pause->slowest : "unknown";
-	bool ended = gap_ns > ESC_HEARTBEAT_TIMEOUT_NS;
+	bool ended = pause->silent_ns > ESC_HEARTBEAT_TIMEOUT_NS;
 
 	log_warning("the loop was held up for %.3f s by: %s%s", (double)gap_ns / 1e9, by,
 		    ended ? "; control had ended meanwhile" : "");
@@ -195,7 +201,7 @@ static uint64_t heartbeat_tick(void *context, uint64_t now_ns)
 		pause->longest_ns = gap_ns;
 	if (gap_ns > CORE_PAUSE_REPORT_NS)
 		report_pause(core, gap_ns);
-	pause->slowest_ns = 0;
+	pause->slowest_ns = pause->silent_ns = 0;
 	core_check_late(core, now_ns);
 	check_system_clock(core);
 	return CORE_HEARTBEAT_NS;
@@ -207,6 +213,7 @@ int core_heartbeat_start(struct core *core, uint64_t *heartbeat_local_ns)
 	core_beat(core); /* the last one leaves a successor all of the timeout */
 	core->heartbeat_local_ns = heartbeat_local_ns;
 	core_beat(core);
+	core->pause.silent_ns = 0; /* the time before is not this daemon's */
 	if (core->heartbeat || !heartbeat_local_ns)
 		return 0;
 	return core_timer_new(core, &core->heartbeat, CORE_HEARTBEAT_NS, HEARTBEAT_SLACK_NS,

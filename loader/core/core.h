@@ -135,6 +135,7 @@ struct core_module {
 struct core_pause {
 	uint64_t beat_local_ns; /* the last heartbeat; 0: none yet */
 	uint64_t longest_ns;	/* between two, since the metrics were written last */
+	uint64_t silent_ns;	/* the longest time without core_beat() since the last heartbeat */
 	const char *slowest;	/* what took longest since the last heartbeat; NULL: nothing yet */
 	uint64_t slowest_ns;
 };

@@ -37,10 +37,8 @@ static uint64_t stall_limit_ns(struct diagnoses *diag, const struct diag_qp *qp,
 	if (qp->foreign)
 		return UINT64_MAX;
 	if (unacknowledged(qp)) {
-		if (retransmitted)
+		if (retransmitted || (qp->alive && (qp->asked || qp->mid_message)))
 			return LAW_STALL_NS;
-		if (qp->alive && (qp->asked || qp->mid_message))
-			return LAW_STALL_ASKED_NS;
 		if (qp->alive && track->settles && !track->leaves_tail)
 			return LAW_STALL_QUIET_NS;
 		return UINT64_MAX;

@@ -214,8 +214,7 @@ const struct diag_active *diagnoses_next(const struct diagnoses *diagnoses, size
 #define LAW_OWN_LOAD 1.15 /* more than the load that was carried well: it may be its own queue */
 
 /* Stalled. */
-#define LAW_STALL_NS 500000000ull	 /* with a retransmission since */
-#define LAW_STALL_ASKED_NS 600000000ull	 /* a reply is due */
+#define LAW_STALL_NS 500000000ull	 /* with a retransmission since, or a reply is due */
 #define LAW_STALL_QUIET_NS 1500000000ull /* on unacknowledged packets alone */
 #define LAW_STALL_NEVER_NS 1000000000ull /* nothing was ever received */
 #define LAW_WINDOW_PSNS 0x10000		 /* more unacknowledged: these are not one connection */

@@ -440,7 +440,7 @@ Test(stall, a_reply_is_due)
 	halt(&fleet, 1, 0);
 	halt(&fleet, 2, 5);
 	ticks = fleet_until(&fleet, DIAG_BEGIN, DIAG_STALLED, 40);
-	cr_expect(ticks >= 3 && ticks <= 4, "%u ticks", ticks);
+	cr_expect(ticks >= 2 && ticks <= 3, "%u ticks", ticks);
 	cr_expect(is_about(fleet_event(&fleet, DIAG_BEGIN, DIAG_STALLED), &fleet.qps[0]));
 	cr_expect_eq(fleet_until(&fleet, DIAG_BEGIN, DIAG_STALLED, 40), 0);
 	fleet_close(&fleet);
