@@ -108,15 +108,18 @@ static struct problem problem_of(const struct edgefit_side side[2], double *scra
 /* Points of a side whose residual is up to @most, into the scratch space; how many. */
 static size_t gather_up_to(const struct problem *problem, int s, double slope, double most)
 {
-	const struct edgefit_side *side = &problem->side[s];
-	size_t count = 0;
+	const double *x = problem->side[s].x, *y = problem->side[s].y;
+	double *values = problem->scratch, *values_x = problem->scratch_x;
+	double sign = mirror(s), steep = sign * slope;
+	size_t all = problem->side[s].count, count = 0;
 
-	for (size_t i = 0; i < side->count; i++) {
-		double r = residual(side, s, i, slope);
+	for (size_t i = 0; i < all; i++) {
+		double r = sign * y[i] - steep * x[i]; /* residual(), as exact */
 
-		problem->scratch[count] = r;
-		problem->scratch_x[count] = side->x[i];
-		count += r <= most;
+		if (r <= most) {
+			values[count] = r;
+			values_x[count++] = x[i];
+		}
 	}
 	return count;
 }
