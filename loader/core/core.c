@@ -21,7 +21,8 @@
 
 #define LOOP_EVENTS(X)                                                                             \
 	X(LOOP_DELAYED, "loop_delayed", WARNING,                                                   \
-	  "The daemon's loop did not run for half a second; beyond 2 s control ends.",             \
+	  "The daemon's loop did not run for half a second; control ends after 2 s without a "     \
+	  "heartbeat.",                                                                            \
 	  .remedy = "`seen.by` names what took longest.")                                          \
 	X(SYSTEM_CLOCK_SET, "system_clock_set", WARNING,                                           \
 	  "The system clock was set: times of events before it are by the old one. Fabric time, "  \
