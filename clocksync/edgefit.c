@@ -114,7 +114,7 @@ static size_t gather_up_to(const struct problem *problem, int s, double slope, d
 	size_t all = problem->side[s].count, count = 0;
 
 	for (size_t i = 0; i < all; i++) {
-		double r = sign * y[i] - steep * x[i]; /* residual(), as exact */
+		double r = sign * y[i] - steep * x[i]; /* residual(), to the bit */
 
 		if (r <= most) {
 			values[count] = r;
