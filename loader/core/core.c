@@ -32,23 +32,70 @@ const struct event_kind core_loop_events[] = {LOOP_EVENTS(EVENT_KIND){}};
 
 /* --- timers of the loop: one shot each, set again by what their function returns --- */
 
+/*
+ * All are one source of the loop, which otherwise goes round, with its system calls, for each of
+ * them. It wakes when the first of them may wait no longer, and runs all that are due.
+ */
+
 struct core_timer {
-	sd_event_source *source;
+	struct core *core;
+	struct core_timer *next;
+	uint64_t due_ns, slack_ns; /* CLOCK_MONOTONIC; due UINT64_MAX: ended */
+	bool *freed;		   /* set when it is freed while its function runs; else NULL */
 	core_timer_fn *fn;
 	void *context;
 };
 
-static int on_time(sd_event_source *source, uint64_t due_us, void *context)
+static void set_wake(struct core *core)
 {
-	struct core_timer *timer = context;
+	uint64_t wake_ns = UINT64_MAX;
+
+	for (struct core_timer *timer = core->timers; timer; timer = timer->next)
+		if (timer->due_ns != UINT64_MAX && timer->due_ns + timer->slack_ns < wake_ns)
+			wake_ns = timer->due_ns + timer->slack_ns;
+	if (!core->wake || wake_ns == UINT64_MAX)
+		return;
+	sd_event_source_set_time(core->wake, (wake_ns + 999) / 1000);
+	sd_event_source_set_enabled(core->wake, SD_EVENT_ONESHOT);
+}
+
+static void run_timer(struct core_timer *timer)
+{
+	bool freed = false;
 	uint64_t delay_ns;
 
-	(void)due_us;
+	timer->due_ns = UINT64_MAX;
+	timer->freed = &freed;
 	delay_ns = timer->fn(timer->context, time_local_ns());
-	if (!delay_ns)
-		return 0;
-	sd_event_source_set_time_relative(source, delay_ns / 1000);
-	sd_event_source_set_enabled(source, SD_EVENT_ONESHOT);
+	if (freed)
+		return;
+	timer->freed = NULL;
+	if (delay_ns)
+		timer->due_ns = time_local_ns() + delay_ns;
+}
+
+/* The first of those that are due at @now_ns; NULL: none. */
+static struct core_timer *first_due(const struct core *core, uint64_t now_ns)
+{
+	struct core_timer *first = NULL;
+
+	for (struct core_timer *timer = core->timers; timer; timer = timer->next)
+		if (timer->due_ns <= now_ns && (!first || timer->due_ns < first->due_ns))
+			first = timer;
+	return first;
+}
+
+static int on_wake(sd_event_source *source, uint64_t due_us, void *context)
+{
+	struct core *core = context;
+	uint64_t now_ns = time_local_ns();
+	struct core_timer *timer;
+
+	(void)source;
+	(void)due_us;
+	while ((timer = first_due(core, now_ns)))
+		run_timer(timer);
+	set_wake(core);
 	return 0;
 }
 
@@ -56,33 +103,53 @@ int core_timer_new(struct core *core, struct core_timer **out, uint64_t first_ns
 		   core_timer_fn *fn, void *context)
 {
 	struct core_timer *timer = calloc(1, sizeof(*timer));
-	int err;
+	int err = 0;
 
 	*out = NULL;
 	if (!timer)
 		return -ENOMEM;
-	timer->fn = fn;
-	timer->context = context;
-	err = sd_event_add_time_relative(core->loop, &timer->source, CLOCK_MONOTONIC,
-					 first_ns / 1000, slack_ns / 1000, on_time, timer);
+	if (!core->wake)
+		err = sd_event_add_time(core->loop, &core->wake, CLOCK_MONOTONIC, 0, 1, on_wake,
+					core);
 	if (err < 0) {
 		free(timer);
 		return err;
 	}
+	*timer = (struct core_timer){
+		.core = core,
+		.next = core->timers,
+		.due_ns = time_local_ns() + first_ns,
+		.slack_ns = slack_ns,
+		.fn = fn,
+		.context = context,
+	};
+	core->timers = timer;
+	set_wake(core);
 	*out = timer;
 	return 0;
 }
 
 void core_timer_run(struct core_timer *timer)
 {
-	on_time(timer->source, 0, timer);
+	struct core *core = timer->core;
+
+	run_timer(timer);
+	set_wake(core);
 }
 
 void core_timer_free(struct core_timer *timer)
 {
+	struct core_timer **at;
+
 	if (!timer)
 		return;
-	sd_event_source_disable_unref(timer->source);
+	for (at = &timer->core->timers; *at != timer; at = &(*at)->next)
+		;
+	*at = timer->next;
+	if (!timer->core->timers)
+		timer->core->wake = sd_event_source_disable_unref(timer->core->wake);
+	if (timer->freed)
+		*timer->freed = true;
 	free(timer);
 }
 

@@ -86,6 +86,14 @@ int dataplane_port(const struct dataplane *dataplane, unsigned int slot, struct 
 	return 0;
 }
 
+int dataplane_reason(const struct dataplane *dataplane, enum esc_reason reason,
+		     struct esc_reason_count *out)
+{
+	(void)dataplane;
+	*out = fake.reasons[reason];
+	return 0;
+}
+
 int dataplane_reasons(const struct dataplane *dataplane,
 		      struct esc_reason_count out[ESC_REASON_MAX])
 {
