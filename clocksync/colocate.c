@@ -6,19 +6,20 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "clocksync/colocategroup.h"
 #include "clocksync/cycles.h"
 
 #define STEP_S ((double)CYCLES_STEP_NS / 1e9)
 #define BLOCKS_MAX 64
 #define COMPONENTS_MAX 24
-#define MISSING_MOST 2	 /* blocks in a row that are interpolated */
+#define MISSING_MOST 2 /* blocks in a row that are filled */
+#define FILL_PASSES 3
 #define STARTS_SHARE 0.9 /* of the hosts set the window; later ones have a shorter one */
 #define STALE_POINTS 30
 #define BASE_DENSITY (1 / 20000.0) /* per ppb: rates of hosts within +-10 ppm */
 #define RING_PPB 1000.0
-#define SCALED_PRIOR 2e-3 /* of guests on one machine those whose counter is scaled */
-#define SAMPLES 4000	  /* pairs that the wander of a fleet is taken of */
-#define LIKELY 0.9f
+#define SCALED_PRIOR 2e-3  /* of guests on one machine those whose counter is scaled */
+#define SAMPLES 4000	   /* pairs that the wander of a fleet is taken of */
 #define FITTED_NATS 3.0	   /* what a fitted size is ahead of the listed noises, the rarest 0.05 */
 #define NO_EVIDENCE (-2.3) /* log of the ratio: ten to one against */
 
@@ -40,11 +41,17 @@ static const struct {
 #define NOISES (sizeof(noises) / sizeof(noises[0]))
 #define WANDERS (sizeof(wanders) / sizeof(wanders[0]))
 
+/* Through a host's points: at point x of the window level + slope * x. */
+struct line {
+	double level, slope, count; /* count: points that are there */
+};
+
 struct member {
 	size_t host;
-	bool fresh;		  /* its pairs are of this window */
+	bool fresh; /* its pairs are of this window */
+	struct line line;
 	double rate_hz, rate_ppb; /* the latter against the fleet's median */
-	double noise_ns, bound_ns;
+	double noise_ns, bound_ns, rate_bound_ppb;
 	double wander; /* its square, relative to the fleet's */
 	double crowd;  /* density of others' rates near its own, per ppb */
 	double component[COMPONENTS_MAX];
@@ -60,13 +67,15 @@ struct window {
 	bool fleet_known;
 	double density; /* of differences of rates, per ppb */
 	double basis[COMPONENTS_MAX][BLOCKS_MAX];
+	double common[CYCLES_POINTS]; /* of fabric time: beside the lines of all hosts */
 };
 
 /* --- a host's series in a window --- */
 
-struct line {
-	double level, slope, count;
-};
+static size_t window_points(const struct window *window)
+{
+	return (size_t)(window->end - window->begin);
+}
 
 static double point_of(const struct colocate_series *series, int64_t index)
 {
@@ -75,14 +84,32 @@ static double point_of(const struct colocate_series *series, int64_t index)
 	return series->ahead_ns[index - series->first];
 }
 
-static struct line fit(const struct colocate_series *series, const struct window *window)
+/*
+ * A host's point @x of the window. One that it lacks is on its line, with what the points of the
+ * others have in common then: fabric time may bend by more than the rates of two counters differ,
+ * and lines through different points of one curve have different slopes.
+ */
+static double filled_point(const struct colocate_series *series, const struct window *window,
+			   const struct line *line, size_t x)
+{
+	double y = point_of(series, window->begin + (int64_t)x);
+
+	return isfinite(y) ? y : line->level + line->slope * (double)x + window->common[x];
+}
+
+/* @known: of the pass before, which fills what is missing; NULL: it is left out. */
+static struct line fit(const struct colocate_series *series, const struct window *window,
+		       const struct line *known)
 {
 	double n = 0, x = 0, y = 0, xx = 0, xy = 0, middle, base = NAN;
+	size_t points = window_points(window);
 	struct line line = {};
 
-	middle = (double)(window->end - window->begin) / 2;
-	for (int64_t at = window->begin; at < window->end; at++) {
-		double dx = (double)(at - window->begin) - middle, dy = point_of(series, at);
+	middle = (double)points / 2;
+	for (size_t at = 0; at < points; at++) {
+		double dx = (double)at - middle;
+		double dy = known ? filled_point(series, window, known, at)
+				  : point_of(series, window->begin + (int64_t)at);
 
 		if (!isfinite(dy))
 			continue;
@@ -95,7 +122,7 @@ static struct line fit(const struct colocate_series *series, const struct window
 		xx += dx * dx;
 		xy += dx * dy;
 	}
-	line.count = n;
+	line.count = known ? known->count : n;
 	if (n > 2) {
 		line.slope = (n * xy - x * y) / (n * xx - x * x);
 		line.level = base + (y - line.slope * x) / n - line.slope * middle;
@@ -103,53 +130,53 @@ static struct line fit(const struct colocate_series *series, const struct window
 	return line;
 }
 
-/* Means of blocks beside the line. False: gaps that are too long. */
-static bool take_blocks(const struct colocate_series *series, const struct window *window,
-			const struct line *line, double blocks[BLOCKS_MAX])
+/* Whether a host's gaps are short enough: in blocks, the first and the last one are there. */
+static bool covers(const struct colocate_series *series, const struct window *window)
 {
-	size_t missing = 0;
+	size_t missing = MISSING_MOST;
 
 	for (size_t k = 0; k < window->block_count; k++) {
-		double sum = 0, n = 0;
+		size_t found = 0;
 
-		for (size_t i = 0; i < window->length; i++) {
-			size_t x = k * window->length + i;
-			double y = point_of(series, window->begin + (int64_t)x);
-
-			if (!isfinite(y))
-				continue;
-			sum += y - line->level - line->slope * (double)x;
-			n++;
-		}
-		blocks[k] = n ? sum / n : NAN;
-		missing = n ? 0 : missing + 1;
+		for (size_t i = 0; i < window->length; i++)
+			found += isfinite(point_of(
+				series, window->begin + (int64_t)(k * window->length + i)));
+		missing = found ? 0 : missing + 1;
 		if (missing > MISSING_MOST)
 			return false;
 	}
-	for (size_t k = 0; k < window->block_count; k++) {
-		size_t after = k;
-
-		if (isfinite(blocks[k]))
-			continue;
-		while (after < window->block_count && !isfinite(blocks[after]))
-			after++;
-		if (!k || after == window->block_count)
-			return false;
-		blocks[k] =
-			blocks[k - 1] + (blocks[after] - blocks[k - 1]) / (double)(after - k + 1);
-	}
-	return true;
+	return !missing;
 }
 
-static bool take_member(const struct colocate_series *series, const struct window *window,
-			struct member *member)
+/*
+ * Errors of fabric time that turn a host's line the most: each as large as its bound, before the
+ * middle of the window to one side, after it to the other. Of what is missing the largest.
+ */
+static double rate_bound_ppb(const struct colocate_series *series, const struct window *window)
 {
-	double blocks[BLOCKS_MAX], points[CYCLES_POINTS];
-	struct line line = fit(series, window);
+	double middle = (double)(window_points(window) - 1) / 2, sum = 0, squares = 0;
+
+	for (size_t x = 0; x < window_points(window); x++) {
+		double from_middle = fabs((double)x - middle), bound_ns = series->bound_ns;
+		int64_t index = window->begin + (int64_t)x;
+
+		if (series->bounds_ns && isfinite(point_of(series, index)))
+			bound_ns = series->bounds_ns[index - series->first];
+		sum += from_middle * bound_ns;
+		squares += from_middle * from_middle;
+	}
+	return sum / (squares * STEP_S);
+}
+
+static bool begin_member(const struct colocate_series *series, const struct window *window,
+			 struct member *member)
+{
+	double points[CYCLES_POINTS];
 	unsigned int found = 0;
 
-	if (line.count < COLOCATE_POINTS_LEAST || !(series->reference_hz > 0) ||
-	    !take_blocks(series, window, &line, blocks))
+	member->line = fit(series, window, NULL);
+	if (member->line.count < COLOCATE_POINTS_LEAST || !(series->reference_hz > 0) ||
+	    !covers(series, window))
 		return false;
 	for (int64_t at = window->begin; at < window->end && found < CYCLES_POINTS; at++)
 		points[found++] = point_of(series, at);
@@ -159,13 +186,86 @@ static bool take_member(const struct colocate_series *series, const struct windo
 	/* Points are whole nanoseconds. */
 	member->noise_ns = member->noise_ns < 0.5 ? 0.5 : member->noise_ns;
 	member->bound_ns = series->bound_ns;
-	member->rate_hz = series->reference_hz * (1 + line.slope / STEP_S * 1e-9);
+	member->rate_bound_ppb = rate_bound_ppb(series, window);
+	return true;
+}
+
+/* The mean of what points are beside the lines of their hosts; where there is none, in between. */
+static void take_common(const struct colocate_series *series, struct window *window)
+{
+	size_t points = window_points(window), last = SIZE_MAX;
+
+	for (size_t x = 0; x < points; x++) {
+		double sum = 0, n = 0;
+
+		for (size_t i = 0; i < window->count; i++) {
+			const struct member *member = &window->members[i];
+			double y = point_of(&series[member->host], window->begin + (int64_t)x);
+
+			if (!isfinite(y))
+				continue;
+			sum += y - member->line.level - member->line.slope * (double)x;
+			n++;
+		}
+		if (!n)
+			continue;
+		window->common[x] = sum / n;
+		for (size_t k = last == SIZE_MAX ? 0 : last + 1; k < x; k++)
+			window->common[k] =
+				last == SIZE_MAX
+					? window->common[x]
+					: window->common[last] +
+						  (window->common[x] - window->common[last]) *
+							  (double)(k - last) / (double)(x - last);
+		last = x;
+	}
+	for (size_t k = last + 1; last != SIZE_MAX && k < points; k++)
+		window->common[k] = window->common[last];
+}
+
+static void end_member(const struct colocate_series *series, const struct window *window,
+		       struct member *member)
+{
+	double blocks[BLOCKS_MAX];
+
+	for (size_t k = 0; k < window->block_count; k++) {
+		double sum = 0;
+
+		for (size_t x = k * window->length; x < (k + 1) * window->length; x++)
+			sum += filled_point(series, window, &member->line, x) - member->line.level -
+			       member->line.slope * (double)x;
+		blocks[k] = sum / (double)window->length;
+	}
+	member->rate_hz = series->reference_hz * (1 + member->line.slope / STEP_S * 1e-9);
 	for (size_t m = 0; m < window->component_count; m++) {
 		member->component[m] = 0;
 		for (size_t k = 0; k < window->block_count; k++)
 			member->component[m] += blocks[k] * window->basis[m][k];
 	}
-	return true;
+}
+
+/* Hosts whose series cover the window; those in @wanted are fresh. */
+static void take_members(const struct colocate_series *series, size_t count, const bool *wanted,
+			 struct window *window)
+{
+	window->count = 0;
+	for (size_t i = 0; i < count; i++) {
+		struct member *member = &window->members[window->count];
+
+		*member = (struct member){.host = i, .fresh = wanted[i]};
+		window->count += begin_member(&series[i], window, member);
+	}
+	/* Each pass leaves of an error as much as the share of points that are missing. */
+	for (int pass = 0; pass < FILL_PASSES; pass++) {
+		take_common(series, window);
+		for (size_t i = 0; i < window->count; i++) {
+			struct member *member = &window->members[i];
+
+			member->line = fit(&series[member->host], window, &member->line);
+		}
+	}
+	for (size_t i = 0; i < window->count; i++)
+		end_member(&series[window->members[i].host], window, &window->members[i]);
 }
 
 /* --- the fleet --- */
@@ -440,7 +540,7 @@ static bool exceeds_bounds(const struct window *window, const struct member *a,
 
 	for (size_t m = 0; m < window->component_count; m++)
 		square += pow(a->component[m] - b->component[m], 2);
-	return fabs(a->rate_ppb - b->rate_ppb) * window->seconds > most_ns ||
+	return fabs(a->rate_ppb - b->rate_ppb) > a->rate_bound_ppb + b->rate_bound_ppb ||
 	       2 * sqrt(square / (double)window->block_count) > most_ns;
 }
 
@@ -473,7 +573,7 @@ static void judge(const struct window *window, const struct member *a, const str
 
 static void set_basis(struct window *window)
 {
-	size_t points = (size_t)(window->end - window->begin);
+	size_t points = window_points(window);
 
 	window->length = (points + BLOCKS_MAX - 1) / BLOCKS_MAX;
 	window->block_count = points / window->length;
@@ -499,12 +599,7 @@ static int solve_window(struct window *window, const struct colocate_series *ser
 	if (window->end - window->begin < COLOCATE_POINTS_LEAST)
 		return 0;
 	set_basis(window);
-	for (size_t i = 0; i < count; i++) {
-		struct member *member = &window->members[window->count];
-
-		*member = (struct member){.host = i, .fresh = wanted[i]};
-		window->count += take_member(&series[i], window, member);
-	}
+	take_members(series, count, wanted, window);
 	if (!window->count)
 		return 0;
 	err = take_rates(window);
@@ -584,129 +679,6 @@ out:
 	return err;
 }
 
-/* --- groups --- */
-
-/* Hosts in lists, one for each group that there may be. */
-struct clusters {
-	size_t *of;	 /* of each host, the first host of its list */
-	size_t *next;	 /* SIZE_MAX: the last */
-	uint32_t *named; /* pairs, the most certain first */
-};
-
-static struct colocate_pair *pair_of(const struct colocate *out, size_t a, size_t b)
-{
-	return &out->pairs[colocate_index(out->count, a, b)];
-}
-
-/* One pair of many may be certain by chance: half of those between two lists have to be likely. */
-static bool is_agreed(const struct colocate *out, const struct clusters *clusters, size_t a,
-		      size_t b)
-{
-	size_t likely = 0, all = 0;
-
-	for (size_t i = a; i != SIZE_MAX; i = clusters->next[i])
-		for (size_t k = b; k != SIZE_MAX; k = clusters->next[k]) {
-			if (pair_of(out, i, k)->probability < COLOCATE_PRIOR)
-				return false;
-			likely += pair_of(out, i, k)->probability > LIKELY;
-			all++;
-		}
-	return 2 * likely >= all;
-}
-
-static void join(struct clusters *clusters, size_t a, size_t b)
-{
-	size_t last = a;
-
-	while (clusters->next[last] != SIZE_MAX)
-		last = clusters->next[last];
-	clusters->next[last] = b;
-	for (size_t i = b; i != SIZE_MAX; i = clusters->next[i])
-		clusters->of[i] = a;
-}
-
-static int by_probability(const void *a, const void *b, void *context)
-{
-	const struct colocate_pair *pairs = context;
-	float x = pairs[*(const uint32_t *)a].probability;
-	float y = pairs[*(const uint32_t *)b].probability;
-
-	return x != y ? (x < y) - (x > y)
-		      : (*(const uint32_t *)a > *(const uint32_t *)b) -
-				(*(const uint32_t *)a < *(const uint32_t *)b);
-}
-
-/* The two hosts of a pair by its index. */
-static void hosts_of(size_t count, size_t index, size_t *a, size_t *b)
-{
-	*a = 0;
-	while (index >= count - 1 - *a)
-		index -= count - 1 - (*a)++;
-	*b = *a + 1 + index;
-}
-
-static void make_clusters(struct colocate *out, struct clusters *clusters)
-{
-	size_t pairs = out->count ? out->count * (out->count - 1) / 2 : 0, named = 0, a, b;
-
-	for (size_t i = 0; i < out->count; i++) {
-		clusters->of[i] = i;
-		clusters->next[i] = SIZE_MAX;
-	}
-	for (size_t i = 0; i < pairs; i++)
-		if (out->pairs[i].verdict == COLOCATE_SAME)
-			clusters->named[named++] = (uint32_t)i;
-	qsort_r(clusters->named, named, sizeof(clusters->named[0]), by_probability, out->pairs);
-	for (size_t i = 0; i < named; i++) {
-		hosts_of(out->count, clusters->named[i], &a, &b);
-		a = clusters->of[a];
-		b = clusters->of[b];
-		if (a != b && is_agreed(out, clusters, a, b))
-			join(clusters, a, b);
-	}
-}
-
-/* All pairs of a group are of one machine, and no other. */
-static int set_groups(struct colocate *out)
-{
-	size_t count = out->count, pairs = count ? count * (count - 1) / 2 : 0, same = 0;
-	struct clusters clusters = {calloc(count + 1, sizeof(size_t)),
-				    calloc(count + 1, sizeof(size_t)),
-				    calloc(pairs + 1, sizeof(uint32_t))};
-	int err = clusters.of && clusters.next && clusters.named ? 0 : -ENOMEM;
-
-	if (err)
-		goto out;
-	make_clusters(out, &clusters);
-	for (size_t i = 0; i < count; i++)
-		for (size_t k = i + 1; k < count; k++)
-			same += clusters.of[i] == clusters.of[k];
-	out->too_many =
-		count >= COLOCATE_SHARE_FLEET && (double)same > COLOCATE_SHARE_MOST * (double)pairs;
-	for (size_t i = 0; i < count; i++)
-		out->group[i] = SIZE_MAX;
-	for (size_t i = 0, at = 0; i < count; i++)
-		for (size_t k = i + 1; k < count; k++, at++) {
-			struct colocate_pair *pair = &out->pairs[at];
-
-			if (out->too_many || clusters.of[i] != clusters.of[k]) {
-				if (pair->verdict == COLOCATE_SAME)
-					pair->verdict = COLOCATE_UNKNOWN;
-				continue;
-			}
-			pair->verdict = COLOCATE_SAME;
-			out->expected_false_pairs += 1 - (double)pair->probability;
-			if (out->group[i] == SIZE_MAX)
-				out->group[i] = out->group_count++;
-			out->group[k] = out->group[i];
-		}
-out:
-	free(clusters.of);
-	free(clusters.next);
-	free(clusters.named);
-	return err;
-}
-
 int colocate_solve(const struct colocate_series *series, size_t count, struct colocate *out)
 {
 	size_t pairs = count ? count * (count - 1) / 2 : 0;
@@ -728,7 +700,7 @@ int colocate_solve(const struct colocate_series *series, size_t count, struct co
 	for (size_t i = 0; i < count; i++)
 		out->rate_hz[i] = out->noise_ns[i] = NAN;
 	err = solve_windows(series, count, out);
-	return err ? err : set_groups(out);
+	return err ? err : colocate_group(out);
 }
 
 void colocate_free(struct colocate *colocate)

@@ -39,8 +39,9 @@ struct colocate_series {
 	double reference_hz;
 	int64_t first; /* grid index of points[0] */
 	size_t count;
-	const double *ahead_ns; /* at reference_hz, against fabric time; NAN: no point */
-	double bound_ns;	/* the largest of fabric time in these points */
+	const double *ahead_ns;	 /* at reference_hz, against fabric time; NAN: no point */
+	const double *bounds_ns; /* of fabric time in each; NULL: bound_ns in all */
+	double bound_ns;	 /* the largest of these */
 };
 
 enum colocate_verdict {

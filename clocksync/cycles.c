@@ -10,6 +10,7 @@
 #define STEP_S ((double)CYCLES_STEP_NS / 1e9)
 /* Points after a step, before it, and how long ago those may be. */
 #define AFTER 6
+#define MIXED 2 /* intervals that may contain both rates */
 #define BEFORE 30
 #define BEFORE_AGE 150
 #define BEFORE_LEAST 8
@@ -31,16 +32,7 @@ void cycles_restart(struct cycles *cycles)
 	cycles->reference_hz = 0;
 	cycles->base_counter = 0;
 	cycles->count = cycles->suspect = 0;
-}
-
-static int64_t index_of(int64_t fabric_ns)
-{
-	return fabric_ns / CYCLES_STEP_NS;
-}
-
-bool cycles_due(const struct cycles *cycles, int64_t fabric_ns)
-{
-	return fabric_ns > 0 && (!cycles->count || index_of(fabric_ns) > cycles->last);
+	cycles->reads = false;
 }
 
 struct cycles_point cycles_at(const struct cycles *cycles, int64_t index)
@@ -232,7 +224,9 @@ static bool differs(const struct cycles *cycles, struct cycles_step *step)
 	struct fit before;
 	double old_ns, new_ns;
 
-	for (unsigned int k = 0; split > cycles->last - cycles->count && k < AFTER; split--)
+	/* Points since the rate first differed are not used for the rate before. */
+	for (unsigned int k = 0;
+	     split > cycles->last - cycles->count && k < AFTER + cycles->suspect; split--)
 		k += isfinite(cycles_at(cycles, split).ahead_ns);
 	before = fit_robust(cycles, split, split - BEFORE_AGE, BEFORE);
 	if (after.count < AFTER || before.count < BEFORE_LEAST)
@@ -272,39 +266,81 @@ static void forget_before(struct cycles *cycles)
 	cycles->count = keep;
 }
 
-bool cycles_add(struct cycles *cycles, int64_t fabric_ns, uint64_t counter, double bound_ns,
-		struct cycles_step *step)
+/* The interval's mean. As cycles_add(). */
+static bool end_interval(struct cycles *cycles, int64_t index, struct cycles_step *step)
 {
-	int64_t index = index_of(fabric_ns);
-	struct cycles_point point = {.bound_ns = bound_ns};
-	double late_s;
+	struct cycles_point point = {
+		.ahead_ns = cycles->area / (double)CYCLES_STEP_NS,
+		.bound_ns = cycles->bound_ns,
+	};
 
-	if (!cycles_due(cycles, fabric_ns))
+	if (cycles->count && index <= cycles->last)
 		return false;
-	if (!cycles->reference_hz)
-		begin(cycles, fabric_ns, counter);
-	if (!cycles->reference_hz)
-		return false;
-	point.ahead_ns = ahead_of(cycles, fabric_ns, counter);
-	/* Back to the instant that all hosts have a point of. */
-	late_s = (double)(fabric_ns - index * CYCLES_STEP_NS) / 1e9;
-	if (cycles->count)
-		point.ahead_ns -=
-			late_s *
-			fit_line(cycles, cycles->last, cycles->last - BEFORE_AGE, BEFORE).rate_ppb;
-	if (!(fabs(point.ahead_ns) < FAR_NS)) {
-		cycles_restart(cycles);
-		return false;
-	}
 	put_point(cycles, index, &point);
 	if (!differs(cycles, step)) {
 		cycles->suspect = 0;
 		return false;
 	}
-	/* Until all points after are of the new rate, and none of a single late reading. */
-	if (++cycles->suspect < AFTER)
+	/* Until all points after are of the new rate, and none of an interval with both. */
+	if (++cycles->suspect < AFTER + MIXED)
 		return false;
 	cycles->suspect = 0;
 	forget_before(cycles);
 	return true;
+}
+
+static void begin_area(struct cycles *cycles, const struct cycles_reading *from)
+{
+	cycles->newest = *from;
+	cycles->area = cycles->bound_ns = 0;
+	cycles->whole = from->fabric_ns % CYCLES_STEP_NS == 0;
+}
+
+static void add_area(struct cycles *cycles, const struct cycles_reading *to)
+{
+	const struct cycles_reading *from = &cycles->newest;
+
+	cycles->area +=
+		(from->ahead_ns + to->ahead_ns) / 2 * (double)(to->fabric_ns - from->fabric_ns);
+	cycles->bound_ns = fmax(cycles->bound_ns, fmax(from->bound_ns, to->bound_ns));
+	cycles->newest = *to;
+}
+
+bool cycles_add(struct cycles *cycles, int64_t fabric_ns, uint64_t counter, double bound_ns,
+		struct cycles_step *step)
+{
+	struct cycles_reading to = {.fabric_ns = fabric_ns, .bound_ns = bound_ns}, edge = to;
+	int64_t span_ns, index;
+	bool stepped = false;
+
+	if (fabric_ns <= 0)
+		return false;
+	if (!cycles->reference_hz)
+		begin(cycles, fabric_ns, counter);
+	if (!cycles->reference_hz)
+		return false;
+	to.ahead_ns = ahead_of(cycles, fabric_ns, counter);
+	if (!(fabs(to.ahead_ns) < FAR_NS)) {
+		cycles_restart(cycles);
+		return false;
+	}
+	span_ns = ns_sub(fabric_ns, cycles->newest.fabric_ns);
+	if (!cycles->reads || span_ns <= 0 || span_ns > CYCLES_STEP_NS) {
+		cycles->reads = true;
+		begin_area(cycles, &to);
+		return false;
+	}
+	index = cycles->newest.fabric_ns / CYCLES_STEP_NS;
+	edge.fabric_ns = (index + 1) * CYCLES_STEP_NS;
+	if (edge.fabric_ns <= fabric_ns) {
+		edge.ahead_ns = cycles->newest.ahead_ns +
+				(to.ahead_ns - cycles->newest.ahead_ns) *
+					(double)(edge.fabric_ns - cycles->newest.fabric_ns) /
+					(double)span_ns;
+		add_area(cycles, &edge);
+		stepped = cycles->whole && end_interval(cycles, index, step);
+		begin_area(cycles, &edge);
+	}
+	add_area(cycles, &to);
+	return stepped;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * The CPU's counter against fabric time, for `escapement colocation`: a point every two seconds
- * (clocksync/cycles.h), in the reply to the verb `cycles`.
+ * The CPU's counter against fabric time, read in each round, for `escapement colocation`: points of
+ * two seconds (clocksync/cycles.h), in the reply to the verb `cycles`.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -128,8 +128,7 @@ void clock_cycles_round(struct clock *clock, int64_t local_ns)
 		own->checked_ns = local_ns;
 		own->note = note;
 	}
-	if (own->note || host->state != CLOCK_SYNCED ||
-	    !cycles_due(&own->series, clock_model_read(&host->model, local_ns)))
+	if (own->note || host->state != CLOCK_SYNCED)
 		return;
 	width_ns = read_both(clock, &local_ns, &counter);
 	if (cycles_add(&own->series, clock_model_read(&host->model, local_ns), counter,

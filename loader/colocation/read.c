@@ -30,7 +30,7 @@ static const char *take_points(const json_t *cycles, struct colocate_series *ser
 	const json_t *first = json_object_get(cycles, "first_fabric_ns");
 	double hz = json_number_value(json_object_get(cycles, "reference_hz"));
 	size_t count = json_array_size(ahead), valid = 0;
-	double *points;
+	double *points, *bounds_ns;
 
 	if (!count)
 		return "no point yet: the clock has to be synced for some seconds";
@@ -39,27 +39,29 @@ static const char *take_points(const json_t *cycles, struct colocate_series *ser
 	    json_integer_value(json_object_get(cycles, "step_ns")) != CYCLES_STEP_NS ||
 	    !json_is_integer(first) || json_integer_value(first) <= 0)
 		return "its points are not of this release's form";
-	points = calloc(count, sizeof(*points));
+	/* The bounds come after the points, in one block. */
+	points = calloc(2 * count, sizeof(*points));
 	if (!points) {
 		*err = -ENOMEM;
 		return NULL;
 	}
+	bounds_ns = points + count;
 	*series = (struct colocate_series){
 		.reference_hz = hz,
 		.first = json_integer_value(first) / CYCLES_STEP_NS,
 		.count = count,
 		.ahead_ns = points,
+		.bounds_ns = bounds_ns,
 	};
 	for (size_t i = 0; i < count; i++) {
-		double bound_ns = number_at(bound, i);
-
 		points[i] = number_at(ahead, i);
-		if (!(fabs(points[i]) < AHEAD_MOST_NS) || !(bound_ns >= 0)) {
+		bounds_ns[i] = number_at(bound, i);
+		if (!(fabs(points[i]) < AHEAD_MOST_NS) || !(bounds_ns[i] >= 0)) {
 			points[i] = NAN;
 			continue;
 		}
 		valid++;
-		series->bound_ns = fmax(series->bound_ns, bound_ns);
+		series->bound_ns = fmax(series->bound_ns, bounds_ns[i]);
 	}
 	return valid < COLOCATE_POINTS_LEAST
 		       ? "too few points: the clock has to be synced for half a minute"

@@ -127,6 +127,13 @@ static const char *verdict(const json_t *result, const char *a, const char *b)
 	return "";
 }
 
+/* In ppb, of the pair at @index of those that are the same. */
+static double rate_of(const json_t *result, size_t index)
+{
+	return json_real_value(json_object_get(
+		json_array_get(json_object_get(result, "same"), index), "rate_ppb"));
+}
+
 static const char *note_of(const json_t *result, size_t host)
 {
 	return json_text(json_array_get(json_object_get(result, "hosts"), host), "note");
@@ -150,22 +157,79 @@ Test(colocation, groups)
 	json_decref(result);
 }
 
-Test(colocation, undecided_is_not_other)
+/* Fabric time's rate changes by 13 ppm in ten minutes, and each host lacks other points. */
+static void bend(json_t *list)
 {
-	json_t *list = exports(), *result, *bound;
-	size_t i;
-
-	/* The same points, and a clock that may be wrong by more than what h4 differs by. */
 	for (size_t host = 0; host < HOSTS; host++) {
-		bound = json_object_get(cycles_in(list, host), "bound_ns");
-		for (i = 0; i < json_array_size(bound); i++)
+		json_t *cycles = cycles_in(list, host);
+		json_t *ahead = json_object_get(cycles, "ahead_ns");
+		json_t *bound = json_object_get(cycles, "bound_ns");
+
+		for (size_t i = 0; i < POINTS; i++) {
+			double from_middle = (double)i / POINTS - 0.5;
+			json_t *value = json_array_get(ahead, i);
+
+			if (i % 97 / 4 == 3 * host) {
+				json_array_set_new(ahead, i, json_null());
+				json_array_set_new(bound, i, json_null());
+			} else if (json_is_integer(value)) {
+				json_integer_set(value, json_integer_value(value) +
+								(json_int_t)(4e6 * from_middle *
+									     from_middle));
+			}
+		}
+	}
+}
+
+Test(colocation, points_are_missing_while_fabric_time_changes_its_rate)
+{
+	json_t *list = exports(), *result;
+
+	bend(list);
+	result = compare(list);
+	cr_expect_str_eq(verdict(result, "h1", "h2"), "same");
+	cr_expect_str_eq(verdict(result, "h3", "h5"), "same");
+	cr_expect_eq(json_count(result, "pairs_same"), 2);
+	cr_expect_eq(json_count(result, "pairs_other"), 8);
+	cr_expect_float_eq(rate_of(result, 0), 0, 0.1, "%f ppb", rate_of(result, 0));
+	json_decref(result);
+}
+
+/* Of fabric time in the first @points of all hosts: 5 us. */
+static void widen_bounds(json_t *list, size_t points)
+{
+	for (size_t host = 0; host < HOSTS; host++) {
+		json_t *bound = json_object_get(cycles_in(list, host), "bound_ns");
+
+		for (size_t i = 0; i < json_array_size(bound) && i < points; i++)
 			if (!json_is_null(json_array_get(bound, i)))
 				json_array_set_new(bound, i, json_integer(5000));
 	}
+}
+
+Test(colocation, undecided_is_not_other)
+{
+	json_t *list = exports(), *result;
+
+	/* The same points, and a clock that may be wrong by more than what h4 differs by. */
+	widen_bounds(list, SIZE_MAX);
 	result = compare(list);
 	cr_expect_eq(json_count(result, "pairs_same"), 2);
 	cr_expect_eq(json_count(result, "pairs_unknown"), 2, "h4 with h1 and h2");
 	cr_expect_eq(json_count(result, "pairs_other"), 6);
+	json_decref(result);
+}
+
+/* A clock that was slewed for 6 s cannot be wrong by that at all times. */
+Test(colocation, wide_bounds_for_a_moment_do_not_undo_the_rest)
+{
+	json_t *list = exports(), *result;
+
+	widen_bounds(list, 3);
+	result = compare(list);
+	cr_expect_eq(json_count(result, "pairs_same"), 2);
+	cr_expect_eq(json_count(result, "pairs_unknown"), 0);
+	cr_expect_eq(json_count(result, "pairs_other"), 8);
 	json_decref(result);
 }
 
@@ -296,13 +360,12 @@ Test(colocation, points)
 	struct cycles_step step;
 	struct cycles_rate rate;
 
-	/* A counter of 1 GHz, 4 ppm fast; read late by up to a second. */
-	for (int64_t i = 0; i < 1000; i++) {
+	/* A counter of 1 GHz, 4 ppm fast; read four times in an interval, at no regular times. */
+	for (int64_t i = 0; i < 4 * (CYCLES_POINTS + 100); i++) {
 		int64_t fabric_ns =
-			1000000000000ll + i * CYCLES_STEP_NS + i * 7919 % 1000 * 1000000;
+			1000000000000ll + i * CYCLES_STEP_NS / 4 + i * 7919 % 1000 * 400000;
 		uint64_t counter = 123456789 + (uint64_t)fabric_ns + (uint64_t)(fabric_ns / 250000);
 
-		cr_expect(i == 1 || cycles_due(cycles, fabric_ns));
 		cr_expect_not(cycles_add(cycles, fabric_ns, counter, 50, &step));
 	}
 	cr_assert(cycles_rate(cycles, &rate));
@@ -314,9 +377,41 @@ Test(colocation, points)
 	cr_expect_eq(cycles->count, CYCLES_POINTS);
 	cr_expect(isnan(cycles_at(cycles, cycles->last - CYCLES_POINTS).ahead_ns));
 	cr_expect(isnan(cycles_at(cycles, cycles->last + 1).ahead_ns));
-	/* The same instant again, and a counter that was reset. */
-	cr_expect_not(cycles_due(cycles, cycles->last * CYCLES_STEP_NS + 1));
-	cr_expect_not(cycles_add(cycles, (cycles->last + 1) * CYCLES_STEP_NS, 5, 50, &step));
+	/* A counter that was reset. */
+	cr_expect_not(cycles_add(cycles, (cycles->last + 3) * CYCLES_STEP_NS, 5, 50, &step));
 	cr_expect_eq(cycles->count, 0);
 	free(cycles);
+}
+
+/* Fabric time that runs 100 ppm fast in every other quarter of a second, at @time_ns. */
+static int64_t uneven_ns(int64_t time_ns)
+{
+	int64_t quarter_ns = CYCLES_STEP_NS / 8, quarter = time_ns / quarter_ns;
+	int64_t fast_ns = (quarter + 1) / 2 * quarter_ns;
+
+	fast_ns += quarter % 2 ? 0 : time_ns % quarter_ns;
+	return 1000000000000ll + time_ns + fast_ns / 10000;
+}
+
+/* Points are of whole intervals: when within them the counter was read, and how often, is not in
+ * them. */
+Test(colocation, points_do_not_depend_on_when_the_counter_is_read)
+{
+	static struct cycles hosts[2];
+	struct cycles_step step;
+
+	for (int64_t i = 0; i < 8 * 50; i++)
+		for (int64_t h = 0; h < 2; h++)
+			for (int64_t k = 0; k <= h; k++) {
+				int64_t time_ns =
+					i * CYCLES_STEP_NS / 8 + k * (1 + i * 7919 % 200) * 1000000;
+
+				cr_expect_not(cycles_add(&hosts[h], uneven_ns(time_ns),
+							 1000 + (uint64_t)time_ns, 50, &step));
+			}
+	cr_assert_geq(hosts[0].count, 45);
+	cr_assert_eq(hosts[0].last, hosts[1].last);
+	for (unsigned int i = 1; i < 40; i++)
+		cr_expect_float_eq(cycles_at(&hosts[0], hosts[0].last - i).ahead_ns,
+				   cycles_at(&hosts[1], hosts[1].last - i).ahead_ns, 3);
 }

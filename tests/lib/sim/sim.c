@@ -331,8 +331,7 @@ static void take_cycles(struct sim *sim, size_t h, int64_t local_ns)
 	struct cycles_step step;
 	double counter_ns;
 
-	if (!cycles || clock->state != CLOCK_SYNCED ||
-	    !cycles_due(cycles, clock_model_read(&clock->model, local_ns)))
+	if (!cycles || clock->state != CLOCK_SYNCED)
 		return;
 	counter_ns = (double)sim->now_ns + oscillator->phase_ns - sim->hosts[h].slewed_ns + 5e12 +
 		     (double)rng_below(&sim->rng, 17) - 8 +
