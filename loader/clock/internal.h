@@ -46,12 +46,13 @@ struct clock_place {
 struct clock_nic {
 	char interface[16];
 	unsigned int edges;
-	bool known;	     /* in the last round: */
-	double now_ns;	     /* how far its timestamps are from those of the others */
-	double offset_ns;    /* the same, smoothed */
-	bool measured;	     /* offset_ns */
-	unsigned int rounds; /* that contradict `differs`, in a row */
-	bool differs;	     /* its edges are not used */
+	bool known;	       /* in the last round: */
+	double now_ns;	       /* how far its timestamps are from those of the others */
+	double offset_ns;      /* the same, smoothed */
+	unsigned int averaged; /* rounds that offset_ns is of; 0: none yet */
+	bool measured;	       /* offset_ns, by enough rounds to be shown */
+	unsigned int rounds;   /* that contradict `differs`, in a row */
+	bool differs;	       /* its edges are not used */
 };
 
 struct clock {

@@ -16,7 +16,7 @@
 #define DIFFERS_NS 1000.0
 #define DIFFERS_SIGMAS 4.0
 #define DIFFERS_ROUNDS 8 /* in a row, for two seconds */
-#define SMOOTHED 0.125
+#define SMOOTHED_ROUNDS 8
 
 /* --- the other hosts --- */
 
@@ -159,10 +159,13 @@ static void evaluate_nic(struct clock *clock, struct clock_nic *nic, double sigm
 	double limit_ns = DIFFERS_NS + DIFFERS_SIGMAS * sigma_ns;
 	bool beyond = fabs(nic->now_ns) > (nic->differs ? limit_ns / 2 : limit_ns);
 
-	nic->offset_ns = nic->measured && beyond == nic->differs
-				 ? nic->offset_ns + SMOOTHED * (nic->now_ns - nic->offset_ns)
-				 : nic->now_ns;
-	nic->measured = true;
+	/* At first the mean, as the fits are of few probes then, and known when it is of enough. */
+	if (beyond != nic->differs)
+		nic->averaged = 1;
+	else if (nic->averaged < SMOOTHED_ROUNDS)
+		nic->averaged++;
+	nic->offset_ns += (nic->now_ns - nic->offset_ns) / nic->averaged;
+	nic->measured = nic->measured || nic->averaged == SMOOTHED_ROUNDS;
 	nic->rounds = beyond == nic->differs ? 0 : nic->rounds + 1;
 	if (nic->rounds < DIFFERS_ROUNDS)
 		return;
@@ -198,6 +201,7 @@ void clock_compare_nics(struct clock *clock, int64_t now_ns)
 	}
 }
 
+/* A clock that is made by edges of all NICs is at most so far from the one that is right. */
 double clock_nics_spread_ns(const struct clock *clock)
 {
 	double least = INFINITY, most = -INFINITY;
@@ -205,12 +209,12 @@ double clock_nics_spread_ns(const struct clock *clock)
 	for (unsigned int port = 0; port < ESC_PORTS_MAX; port++) {
 		const struct clock_nic *nic = &clock->nics[port];
 
-		if (!nic->edges || !nic->measured || nic->differs)
+		if (!nic->edges || !nic->averaged || nic->differs)
 			continue;
-		least = fmin(least, nic->offset_ns);
-		most = fmax(most, nic->offset_ns);
+		least = fmin(least, fmin(nic->offset_ns, nic->now_ns));
+		most = fmax(most, fmax(nic->offset_ns, nic->now_ns));
 	}
-	return most > least ? (most - least) / 2 : 0;
+	return most > least ? most - least : 0;
 }
 
 bool clock_nic_offset(const struct clock *clock, unsigned int port, double *offset_ns,

@@ -104,7 +104,7 @@ static const struct verb verbs[] = {
 	 .summary = "the CPU's counter against fabric time",
 	 .output = cycles_output,
 	 .help = "How far the counter (TSC, CNTVCT) was ahead of fabric time at a nominal rate, at "
-		 "every second instant of up to half an hour: with -j all points. `escapement "
+		 "every second instant of up to two hours: with -j all points. `escapement "
 		 "colocation` compares those of many hosts."},
 	{.name = "clock wait",
 	 .request = "clock",
