@@ -163,7 +163,7 @@ static void explain_mode(struct port *port, enum esc_xdp_mode mode, int err, con
 	rtnl_link(port->name, &link);
 	if (err == -EOPNOTSUPP && mode == ESC_XDP_NATIVE)
 		snprintf(port->xdp_note, ATTACH_NOTE_BYTES, "driver %s has no native XDP", driver);
-	else if ((err == -ERANGE || err == -EINVAL) && link.mtu > 3498)
+	else if ((err == -ERANGE || err == -EINVAL) && link.mtu > OFFLOAD_ONE_BUFFER_MTU)
 		snprintf(port->xdp_note, ATTACH_NOTE_BYTES, "driver %s takes no %s XDP at MTU %u",
 			 driver, xdp_mode_name(mode), link.mtu);
 	else
@@ -171,39 +171,50 @@ static void explain_mode(struct port *port, enum esc_xdp_mode mode, int err, con
 			 xdp_mode_name(mode), detail ? detail : strerror(-err));
 }
 
+#define DRIVER_BYTES 32
+
+static struct native_cost cost_of(const struct port *port, char driver[DRIVER_BYTES])
+{
+	ethtool_driver(port->name, driver, DRIVER_BYTES);
+	return native_cost(driver, port->ifindex);
+}
+
 /* Why XDP is in skb mode, where that is so because of the driver. */
 static void note_cost(struct port *port)
 {
-	char driver[32];
-	struct native_cost cost;
+	char driver[DRIVER_BYTES];
+	struct native_cost cost = cost_of(port, driver);
 
-	ethtool_driver(port->name, driver, sizeof(driver));
-	cost = native_cost(driver);
-	if (cost.link_down && port->record.xdp_mode == ESC_XDP_SKB &&
-	    port->attach == CONFIG_ATTACH_AUTO)
+	if (port->record.xdp_mode != ESC_XDP_SKB || port->attach != CONFIG_ATTACH_AUTO)
+		return;
+	if (cost.link_down)
 		snprintf(port->xdp_note, ATTACH_NOTE_BYTES,
 			 "skb mode, since driver %s %s to attach native XDP; for native mode set "
 			 "attach: native",
 			 driver, cost.does);
+	else if (cost.loses_larger)
+		snprintf(port->xdp_note, ATTACH_NOTE_BYTES,
+			 "skb mode, since with native XDP driver %s of this kernel drops larger "
+			 "frames when the MTU is raised above %u; for native mode set attach: "
+			 "native",
+			 driver, OFFLOAD_ONE_BUFFER_MTU);
 }
 
 /*
- * Onto a free interface: native first, unless that takes the link down; in the dispatcher where it
- * can be had, else with a link.
+ * Onto a free interface: native first, unless that takes the link down or may lose frames; in the
+ * dispatcher where it can be had, else with a link.
  */
 static int attach_fresh(struct port *port, char **error)
 {
 	enum esc_xdp_mode modes[] = {ESC_XDP_NATIVE, ESC_XDP_SKB};
 	bool dispatcher = !support_dispatcher(), own_link = !dispatcher;
 	struct offload_state before, after;
-	struct native_cost cost;
+	char driver[DRIVER_BYTES];
+	struct native_cost cost = cost_of(port, driver);
 	char *detail = NULL;
-	char driver[32];
 	int err = -EINVAL;
 
-	ethtool_driver(port->name, driver, sizeof(driver));
-	cost = native_cost(driver);
-	if (cost.link_down) {
+	if (cost.link_down || cost.loses_larger) {
 		modes[0] = ESC_XDP_SKB;
 		modes[1] = ESC_XDP_NATIVE;
 	}
@@ -277,6 +288,25 @@ static void note_add(struct port *port, const char *text)
 	snprintf(port->xdp_note + bytes, ATTACH_NOTE_BYTES - bytes, "; %s", text);
 }
 
+void attach_judge_mtu(struct port *port)
+{
+	char driver[DRIVER_BYTES];
+	bool loses = port->record.xdp_mode == ESC_XDP_NATIVE &&
+		     port->mtu > OFFLOAD_ONE_BUFFER_MTU && cost_of(port, driver).loses_larger;
+
+	if (loses) {
+		snprintf(port->xdp_note, ATTACH_NOTE_BYTES,
+			 "at MTU %u driver %s drops every frame that needs more than one buffer "
+			 "while native XDP is attached, and cannot detach it: set an MTU of %u or "
+			 "less, and attach: skb",
+			 port->mtu, driver, OFFLOAD_ONE_BUFFER_MTU);
+		log_error("%s: %s", port->name, port->xdp_note);
+	} else if (port->mtu_loses) {
+		port->xdp_note[0] = '\0';
+	}
+	port->mtu_loses = loses;
+}
+
 int attach_xdp(struct port *port, char **error)
 {
 	struct xdp_attached attached;
@@ -284,6 +314,7 @@ int attach_xdp(struct port *port, char **error)
 	int done, err;
 
 	port->xdp_note[0] = '\0';
+	port->mtu_loses = false;
 	done = take_over_link(port, error);
 	if (!done)
 		done = dispatcher_take_over(port, error);
@@ -329,7 +360,10 @@ void detach_xdp(struct port *port)
 
 	offload_read(port->name, &before);
 	pins_drop_link(port->pins, port->name, PINS_XDP);
-	dispatcher_leave(port);
+	if (!dispatcher_leave(port))
+		log_error("%s: the driver refused to detach our XDP program, which goes on "
+			  "counting; `ip -d link show %s` has it",
+			  port->name, port->name);
 	offload_read(port->name, &after);
 	if (taken && before.known && before.active == after.active &&
 	    before.max_mtu == after.max_mtu)

@@ -158,13 +158,19 @@ int dataplane_set_fq(struct dataplane *dataplane, const char *interface, bool on
 	return err ? err : on ? port_make_fq(port, error) : port_drop_fq(port, error);
 }
 
+int dataplane_reason(const struct dataplane *dataplane, enum esc_reason reason,
+		     struct esc_reason_count *out)
+{
+	return bpfmap_sum(pins_map_fd(dataplane->pins, "reasons"), reason, out, sizeof(*out));
+}
+
 int dataplane_reasons(const struct dataplane *dataplane,
 		      struct esc_reason_count out[ESC_REASON_MAX])
 {
-	int fd = pins_map_fd(dataplane->pins, "reasons"), err = 0;
+	int err = 0;
 
 	for (uint32_t i = 0; !err && i < ESC_REASON_MAX; i++)
-		err = bpfmap_sum(fd, i, &out[i], sizeof(out[i]));
+		err = dataplane_reason(dataplane, i, &out[i]);
 	return err;
 }
 

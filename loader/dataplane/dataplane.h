@@ -103,7 +103,9 @@ void visibility_add_ready(struct port_info *port, size_t ready);
 
 /* --- counts --- */
 
-/* Sums over CPUs. */
+/* Sums over CPUs, of one and of all: a system call for each. */
+int dataplane_reason(const struct dataplane *dataplane, enum esc_reason reason,
+		     struct esc_reason_count *out);
 int dataplane_reasons(const struct dataplane *dataplane,
 		      struct esc_reason_count out[ESC_REASON_MAX]);
 

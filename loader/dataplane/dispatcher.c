@@ -87,13 +87,14 @@ static void dispatcher_detach(unsigned int ifindex, uint32_t id)
 	xdp_program__close(program);
 }
 
-void dispatcher_leave(const struct port *port)
+bool dispatcher_leave(const struct port *port)
 {
 	uint32_t ids[DISPATCHER_PROGRAMS_MAX];
 	size_t count = dispatcher_list_ours(port, ids);
 
 	for (size_t i = 0; i < count; i++)
 		dispatcher_detach(port->ifindex, ids[i]);
+	return !count || !dispatcher_list_ours(port, ids);
 }
 
 /* --- turns: see struct esc_control --- */

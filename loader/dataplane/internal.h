@@ -149,6 +149,8 @@ struct port {
 	char tc_note[ATTACH_NOTE_BYTES];
 	char lost_note[ATTACH_NOTE_BYTES]; /* detached by another program */
 	uint64_t retry_local_ns;	   /* after a re-attach failed */
+	uint32_t mtu;			   /* as attach_judge_mtu() knows it */
+	bool mtu_loses;			   /* port->xdp_note is of it */
 	uint16_t turn;			   /* that our XDP program waits for in `control` */
 	struct port_order before;
 	char below[PORT_BELOW_BYTES]; /* names of served interfaces below it, ", " between */
@@ -186,6 +188,8 @@ void stack_watch(struct port *ports, unsigned int count);
  * With attach auto a program of another owner is no error: port->xdp_note has the reason.
  */
 int attach_xdp(struct port *port, char **error);
+/* Says in port->xdp_note and the log where native XDP has the driver lose frames at port->mtu. */
+void attach_judge_mtu(struct port *port);
 void detach_xdp(struct port *port);
 /* The same for the two tc programs; without XDP, tc ingress counts what comes in. */
 int attach_tc(struct port *port, char **error);
@@ -216,7 +220,8 @@ int dispatcher_join(struct port *port, enum esc_xdp_mode mode, char **error);
  * packet missed or counted twice; finishes what a daemon that died left. 1: done; 0: not there.
  */
 int dispatcher_take_over(struct port *port, char **error);
-void dispatcher_leave(const struct port *port);
+/* False: the driver refused, and a program of ours is still in it. */
+bool dispatcher_leave(const struct port *port);
 
 /* Appends the programs that run before ours in the dispatcher. */
 void dispatcher_order(const struct port *port, struct port_order *order);

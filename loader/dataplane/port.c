@@ -114,6 +114,7 @@ int port_attach(struct port *port, char **error)
 		port->record = (struct esc_port){};
 	was_attached = port_is_attached(port);
 	port->ifindex = link.ifindex;
+	port->mtu = link.mtu;
 	port->lost_note[0] = '\0';
 	err = port_write(port, error);
 	if (!err)
@@ -129,6 +130,7 @@ int port_attach(struct port *port, char **error)
 		return err;
 	}
 	port->turn = port->pins->control->xdp_handover[port->slot];
+	attach_judge_mtu(port);
 	err = port_write(port, error);
 	if (err)
 		return err;
@@ -378,6 +380,11 @@ void port_tick(struct port *port, bool off, uint64_t now_local_ns)
 		free(error);
 		return;
 	}
-	if (!off && port_is_attached(port))
-		watch_programs(port);
+	if (off || !port_is_attached(port))
+		return;
+	if (link.mtu != port->mtu) {
+		port->mtu = link.mtu;
+		attach_judge_mtu(port);
+	}
+	watch_programs(port);
 }

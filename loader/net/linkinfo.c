@@ -252,31 +252,6 @@ int link_parse_phy(const struct nlmsghdr *message, void *details)
 	return 0;
 }
 
-static int parse_family(const struct nlmsghdr *message, void *context)
-{
-	const struct nlattr *a[CTRL_ATTR_FAMILY_ID + 1];
-
-	netlink_attributes(message, sizeof(struct genlmsghdr), a, CTRL_ATTR_FAMILY_ID);
-	if (a[CTRL_ATTR_FAMILY_ID] &&
-	    mnl_attr_get_payload_len(a[CTRL_ATTR_FAMILY_ID]) >= sizeof(uint16_t))
-		*(uint16_t *)context = mnl_attr_get_u16(a[CTRL_ATTR_FAMILY_ID]);
-	return 0;
-}
-
-/* 0: the kernel has no ethtool netlink. */
-static uint16_t ethtool_family(void)
-{
-	union netlink_request request;
-	struct genlmsghdr *header = netlink_begin(&request, GENL_ID_CTRL, 0, sizeof(*header));
-	uint16_t family = 0;
-
-	header->cmd = CTRL_CMD_GETFAMILY;
-	header->version = 1;
-	mnl_attr_put_strz(&request.header, CTRL_ATTR_FAMILY_NAME, ETHTOOL_GENL_NAME);
-	netlink_query(NETLINK_GENERIC, &request, parse_family, &family);
-	return family;
-}
-
 /*
  * The header of each message has the same members, and in all but STATS_GET the type 1. @flags: a
  * message that does not know one is refused.
@@ -529,7 +504,7 @@ void link_read_rdma(const char *sysroot, const char *name, struct link_details *
 
 void link_details_read(const char *sysroot, const char *name, struct link_details *out)
 {
-	uint16_t family = ethtool_family();
+	uint16_t family = netlink_family(ETHTOOL_GENL_NAME);
 
 	link_details_clear(out);
 	if (family) {

@@ -3,6 +3,7 @@
  */
 #include "offload.h"
 
+#include <linux/genetlink.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -113,6 +114,44 @@ void offload_note(const char *name, uint32_t taken, bool native, char *out, size
 	text_append(out, bytes, "; ", text);
 }
 
+/* --- packets in several buffers --- */
+
+/* linux/netdev.h, of Linux 6.3. */
+#define NETDEV_FAMILY "netdev"
+#define NETDEV_DEV_GET 1
+#define NETDEV_DEV_IFINDEX 1
+#define NETDEV_DEV_XDP_FEATURES 3
+#define NETDEV_ACT_RX_SG 32
+
+static int parse_xdp_features(const struct nlmsghdr *message, void *features)
+{
+	const struct nlattr *a[NETDEV_DEV_XDP_FEATURES + 1], *value;
+
+	netlink_attributes(message, sizeof(struct genlmsghdr), a, NETDEV_DEV_XDP_FEATURES);
+	value = a[NETDEV_DEV_XDP_FEATURES];
+	if (value && mnl_attr_get_payload_len(value) >= sizeof(uint64_t))
+		*(uint64_t *)features = mnl_attr_get_u64(value);
+	return 0;
+}
+
+/* False: the driver does not say so, or the kernel has no such family. */
+static bool takes_frags(unsigned int ifindex)
+{
+	uint16_t family = netlink_family(NETDEV_FAMILY);
+	union netlink_request request;
+	struct genlmsghdr *header;
+	uint64_t features = 0;
+
+	if (!family)
+		return false;
+	header = netlink_begin(&request, family, 0, sizeof(*header));
+	header->cmd = NETDEV_DEV_GET;
+	header->version = 1;
+	mnl_attr_put_u32(&request.header, NETDEV_DEV_IFINDEX, ifindex);
+	netlink_query(NETLINK_GENERIC, &request, parse_xdp_features, &features);
+	return features & NETDEV_ACT_RX_SG;
+}
+
 /* --- what native XDP costs when it is attached --- */
 
 /*
@@ -125,18 +164,23 @@ static const struct {
 	const char *driver;
 	struct native_cost cost;
 } native_costs[] = {
-	{"igb", {"closes and opens the interface", true}},
-	{"igc", {"closes and opens the interface", true}},
-	{"ixgbe", {"closes and opens the interface", true}},
-	{"i40e", {"resets the NIC", true}},
-	{"bnxt_en", {"closes and opens its rings", false}},
-	{"mlx5_core", {"creates its queues again", false}},
+	{"igb", {.does = "closes and opens the interface", .link_down = true}},
+	{"igc", {.does = "closes and opens the interface", .link_down = true}},
+	{"ixgbe", {.does = "closes and opens the interface", .link_down = true}},
+	{"i40e", {.does = "resets the NIC", .link_down = true}},
+	{"bnxt_en", {.does = "closes and opens its rings"}},
+	{"mlx5_core", {.does = "creates its queues again"}},
+	/* Before Linux 6.3; virtnet_xdp_set() looks at the MTU when XDP is taken off, too. */
+	{"virtio_net", {.loses_larger = true}},
 };
 
-struct native_cost native_cost(const char *driver)
+struct native_cost native_cost(const char *driver, unsigned int ifindex)
 {
+	struct native_cost cost = {};
+
 	for (size_t i = 0; i < sizeof(native_costs) / sizeof(native_costs[0]); i++)
 		if (!strcmp(native_costs[i].driver, driver))
-			return native_costs[i].cost;
-	return (struct native_cost){};
+			cost = native_costs[i].cost;
+	cost.loses_larger = cost.loses_larger && !takes_frags(ifindex);
+	return cost;
 }

@@ -19,11 +19,19 @@ uint32_t offload_taken(const struct offload_state *before, const struct offload_
 /* A sentence, "" when nothing was taken. @native: XDP is; a veth then takes TSO from its peer. */
 void offload_note(const char *name, uint32_t taken, bool native, char *out, size_t bytes);
 
-/* What a driver does when native XDP is attached or detached; @does NULL: not known. */
+/* Up to this MTU a packet is in one buffer: a page, less headroom and what is kept behind it. */
+#define OFFLOAD_ONE_BUFFER_MTU 3498
+
+/* What a driver does with native XDP. */
 struct native_cost {
-	const char *does;
-	bool link_down; /* the carrier goes off, or the NIC is reset */
+	const char *does; /* when it is attached or detached; NULL: not known */
+	bool link_down;	  /* the carrier goes off then, or the NIC is reset */
+	/*
+	 * It gives XDP packets of one buffer, and drops others. While XDP is attached it takes an
+	 * MTU above OFFLOAD_ONE_BUFFER_MTU, and with that it does not detach.
+	 */
+	bool loses_larger;
 };
-struct native_cost native_cost(const char *driver);
+struct native_cost native_cost(const char *driver, unsigned int ifindex);
 
 #endif

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <linux/ethtool.h>
+#include <linux/genetlink.h>
 #include <linux/if_link.h>
 #include <linux/pkt_sched.h>
 #include <linux/rtnetlink.h>
@@ -101,6 +102,30 @@ int netlink_query(int bus, const union netlink_request *request, netlink_reply_f
 								  : receive(fd, dump, fn, context);
 	close(fd);
 	return err;
+}
+
+static int parse_family(const struct nlmsghdr *message, void *context)
+{
+	const struct nlattr *a[CTRL_ATTR_FAMILY_ID + 1];
+
+	netlink_attributes(message, sizeof(struct genlmsghdr), a, CTRL_ATTR_FAMILY_ID);
+	if (a[CTRL_ATTR_FAMILY_ID] &&
+	    mnl_attr_get_payload_len(a[CTRL_ATTR_FAMILY_ID]) >= sizeof(uint16_t))
+		*(uint16_t *)context = mnl_attr_get_u16(a[CTRL_ATTR_FAMILY_ID]);
+	return 0;
+}
+
+uint16_t netlink_family(const char *name)
+{
+	union netlink_request request;
+	struct genlmsghdr *header = netlink_begin(&request, GENL_ID_CTRL, 0, sizeof(*header));
+	uint16_t family = 0;
+
+	header->cmd = CTRL_CMD_GETFAMILY;
+	header->version = 1;
+	mnl_attr_put_strz(&request.header, CTRL_ATTR_FAMILY_NAME, name);
+	netlink_query(NETLINK_GENERIC, &request, parse_family, &family);
+	return family;
 }
 
 const void *netlink_header(const struct nlmsghdr *message, size_t bytes)

@@ -30,6 +30,8 @@ typedef int netlink_reply_fn(const struct nlmsghdr *message, void *context);
  */
 int netlink_query(int bus, const union netlink_request *request, netlink_reply_fn *fn,
 		  void *context);
+/* The number of a generic netlink family, a message's type; 0: the kernel does not have it. */
+uint16_t netlink_family(const char *name);
 
 /* The header of @bytes behind the message's own; NULL: it is shorter. */
 const void *netlink_header(const struct nlmsghdr *message, size_t bytes);

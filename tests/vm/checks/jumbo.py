@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""4,096-byte RoCE packets on jumbo frames, native multi-buffer XDP on virtio-net."""
+"""4,096-byte RoCE packets on jumbo frames: native multi-buffer XDP on virtio-net, before Linux 6.3 generic XDP."""
+import labtest
 from emulation import channel
 
 from . import bench, cleanup, counts
@@ -13,6 +14,19 @@ def set_mtu(mtu):
     bench.each(lambda name: channel.read(name, ["ip", "link", "set", "eth0", "mtu", str(mtu)]))
 
 
+def check_native(tap, name):
+    """Native XDP of a driver that gives it one buffer, by configuration: what a larger MTU loses is said."""
+    def note():
+        return bench.interface(name).get("attach_note", "")
+
+    cleanup.make_fresh([name], options={"attach": "native"})
+    tap.equal((bench.interface(name)["attach"], note()), ("native", ""), f"jumbo: attach: native on {name}")
+    for mtu in (JUMBO_MTU, cleanup.MTU):
+        channel.read(name, ["ip", "link", "set", "eth0", "mtu", str(mtu)])
+        labtest.wait_for(lambda: bool(note()) == (mtu == JUMBO_MTU), 10)
+        tap.check(("drops every frame" in note()) == (mtu == JUMBO_MTU), f"jumbo: its note at an MTU of {mtu}", note())
+
+
 def test_jumbo(tap, folder):
     """The MTU changes while we are attached; counts stay exact."""
     cleanup.make_ready()
@@ -20,8 +34,8 @@ def test_jumbo(tap, folder):
     try:
         for name in bench.GUESTS:
             port = bench.interface(name)
-            tap.equal((port["attach"], port["mtu"]), ("native", JUMBO_MTU),
-                      f"jumbo: native XDP at an MTU of {JUMBO_MTU} on {name}")
+            tap.equal((port["attach"], port["mtu"]), (bench.ATTACH, JUMBO_MTU),
+                      f"jumbo: XDP {bench.ATTACH} at an MTU of {JUMBO_MTU} on {name}")
         for kind, gid in KINDS:
             label = f"jumbo {kind} over IP{gid}"
             seen = counts.drive(folder, kind, gid)
@@ -37,4 +51,6 @@ def test_jumbo(tap, folder):
                       f"{label}: {RDMA_MTU} bytes a packet")
     finally:
         set_mtu(cleanup.MTU)
+    if bench.ATTACH == "skb":
+        check_native(tap, bench.SERVER)
 
