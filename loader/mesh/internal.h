@@ -95,7 +95,7 @@ struct mesh_peer {
 	uint64_t replied_ns;
 	uint64_t down_ns;
 	bool absent_reported;
-	bool no_replies;	  /* it is received, but our own requests are not replied to */
+	bool no_replies;	  /* it is received, and requests that were sent have no reply */
 	bool in, out;		  /* as observed last */
 	uint64_t replied_seen_ns; /* replied_ns when the sequence was: */
 	uint32_t replied_sequence;

@@ -289,8 +289,8 @@ static void evaluate(struct mesh *mesh, struct mesh_peer *peer, uint64_t now_ns)
 	uint64_t silent_ns = now_ns > begun_ns ? now_ns - begun_ns : 0;
 	uint64_t replied_ns = peer->replied_ns > peer->since_ns ? peer->replied_ns : peer->since_ns;
 
-	peer->no_replies =
-		peer->received_ns && now_ns > replied_ns && now_ns - replied_ns >= down_after_ns;
+	peer->no_replies = peer->received_ns && peer->unreplied && now_ns > replied_ns &&
+			   now_ns - replied_ns >= down_after_ns;
 	if (silent_ns >= down_after_ns && !(restarts && peer->facts.state != PEER_DOWN)) {
 		if (peer->facts.state != PEER_DOWN)
 			go_down(mesh, peer, now_ns);
@@ -348,6 +348,7 @@ static void expire_requests(struct mesh_peer *peer)
 		losses_skip(&edge->losses, counts.next_sequence);
 		for (unsigned int i = 0; i < MESH_HORIZON; i++)
 			peer->horizon[i] = counts.next_sequence;
+		peer->replied_sequence = counts.next_sequence;
 		return;
 	}
 	count_unreplied(peer, counts.next_sequence);

@@ -11,6 +11,7 @@
 #include "clocksync/local.h"
 #include "probe/probe.h"
 #include "fleet/fleet.h"
+#include "tests/lib/rng.h"
 
 static struct members *members_of(const char *text)
 {
@@ -112,6 +113,39 @@ Test(quantiles, of_few_and_many)
 	quantiles_of(values, 1000, &q);
 	cr_expect(q.min_ns == 1 && q.p50_ns == 500 && q.p99_ns == 990 && q.max_ns == 1000);
 	cr_expect_eq(q.samples, 1000);
+}
+
+static int by_value(const void *a, const void *b)
+{
+	const int64_t *one = a, *two = b;
+
+	return (*one > *two) - (*one < *two);
+}
+
+/* As sorting them gives, with few different values and many, in any order. */
+Test(quantiles, of_lists_in_any_order)
+{
+	int64_t values[500], sorted[500];
+	struct quantiles q;
+	struct rng rng;
+
+	rng_seed(&rng, 20261128);
+	for (int round = 0; round < 2000; round++) {
+		size_t count = 1 + rng_below(&rng, 500);
+		uint64_t different = 1 + rng_below(&rng, round % 2 ? 4 : 1000000);
+
+		for (size_t i = 0; i < count; i++)
+			values[i] = (int64_t)rng_below(&rng, different) - 2;
+		if (round % 5 == 0)
+			qsort(values, count, sizeof(values[0]), by_value);
+		memcpy(sorted, values, count * sizeof(sorted[0]));
+		qsort(sorted, count, sizeof(sorted[0]), by_value);
+		quantiles_of(values, count, &q);
+		cr_assert_eq(q.min_ns, sorted[0]);
+		cr_assert_eq(q.p50_ns, sorted[(count - 1) / 2]);
+		cr_assert_eq(q.p99_ns, sorted[(size_t)ceil(0.99 * (double)count) - 1]);
+		cr_assert_eq(q.max_ns, sorted[count - 1]);
+	}
 }
 
 /* Two clocks that differ by a second and 50 ppm: the delay comes out as it was. */

@@ -508,6 +508,25 @@ Test(mesh_reply, the_silence_of_a_daemon_that_restarts_is_no_fault)
 	cr_expect_eq(peer->facts.disconnects, 1);
 }
 
+/* On a busy host probes may be late, or the sender without CPU time. */
+Test(mesh_reply, requests_that_were_not_sent_are_not_without_a_reply)
+{
+	struct mesh_peer *peer = add(0, "h2");
+	uint64_t now_ns = peer->received_ns;
+
+	core.events = NULL;
+	peer->since_ns = now_ns - 60 * S;
+	peer->replied_ns = now_ns - 2 * S;
+	evaluate_at(now_ns);
+	cr_expect(!peer->no_replies && peer->facts.state == PEER_UP, "none is awaited");
+	peer->unreplied = true;
+	evaluate_at(now_ns);
+	cr_expect(peer->no_replies && peer->facts.state == PEER_SUSPECT, "five are");
+	peer->replied_ns = now_ns - S + 1;
+	evaluate_at(now_ns);
+	cr_expect(!peer->no_replies && peer->facts.state == PEER_UP, "one came");
+}
+
 Test(mesh_reply, reports_of_before_a_restart_stay_until_there_are_others)
 {
 	struct mesh_peer *peer = add(0, "h2");
