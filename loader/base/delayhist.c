@@ -55,6 +55,18 @@ static bool has_bar(const struct delayhist *hist, size_t place, uint32_t bucket)
 	return place < hist->count && hist->bars[place].bucket == bucket;
 }
 
+/* Adds to the bar at @place, or inserts it there; @hist has room for one more. */
+static void add_bar(struct delayhist *hist, size_t place, const struct delayhist_bar *bar)
+{
+	if (has_bar(hist, place, bar->bucket)) {
+		hist->bars[place].count += bar->count;
+		return;
+	}
+	memmove(&hist->bars[place + 1], &hist->bars[place],
+		(hist->count++ - place) * sizeof(hist->bars[0]));
+	hist->bars[place] = *bar;
+}
+
 int delayhist_add(struct delayhist *hist, const struct delayhist *more)
 {
 	size_t fresh = 0;
@@ -65,25 +77,20 @@ int delayhist_add(struct delayhist *hist, const struct delayhist *more)
 	err = delayhist_reserve(hist, hist->count + fresh);
 	if (err)
 		return err;
-	for (size_t i = 0; i < more->count; i++) {
-		size_t place = place_of(hist, more->bars[i].bucket);
-
-		if (has_bar(hist, place, more->bars[i].bucket)) {
-			hist->bars[place].count += more->bars[i].count;
-			continue;
-		}
-		memmove(&hist->bars[place + 1], &hist->bars[place],
-			(hist->count++ - place) * sizeof(hist->bars[0]));
-		hist->bars[place] = more->bars[i];
-	}
+	for (size_t i = 0; i < more->count; i++)
+		add_bar(hist, place_of(hist, more->bars[i].bucket), &more->bars[i]);
 	return 0;
 }
 
 int delayhist_count(struct delayhist *hist, uint32_t bucket)
 {
 	struct delayhist_bar bar = {.bucket = bucket & 0xffff, .count = 1};
+	size_t place = place_of(hist, bar.bucket);
+	int err = has_bar(hist, place, bar.bucket) ? 0 : delayhist_reserve(hist, hist->count + 1);
 
-	return delayhist_add(hist, &(struct delayhist){.bars = &bar, .count = 1});
+	if (!err)
+		add_bar(hist, place, &bar);
+	return err;
 }
 
 int delayhist_add_since(struct delayhist *hist, const uint32_t now[ESC_OWD_BUCKETS],
@@ -180,11 +187,41 @@ void delayhist_clamp(const struct delayhist *hist, int64_t *min_ns, int64_t *max
 
 /* --- of a list --- */
 
-static int compare(const void *a, const void *b)
+static int64_t middle_of(int64_t a, int64_t b, int64_t c)
 {
-	const int64_t *one = a, *two = b;
+	int64_t low = a < b ? a : b, high = a < b ? b : a;
 
-	return (*one > *two) - (*one < *two);
+	return c < low ? low : c < high ? c : high;
+}
+
+/* The value of @rank in sorted order, from 0, by quickselect (Hoare's FIND): O(n) on average. */
+static int64_t select_rank(int64_t *values, size_t count, size_t rank)
+{
+	ptrdiff_t low = 0, high = (ptrdiff_t)count - 1, at = (ptrdiff_t)rank;
+
+	while (low < high) {
+		int64_t pivot = middle_of(values[low], values[(low + high) / 2], values[high]);
+		ptrdiff_t left = low, right = high;
+
+		while (left <= right) {
+			int64_t value;
+
+			while (values[left] < pivot)
+				left++;
+			while (values[right] > pivot)
+				right--;
+			if (left > right)
+				break;
+			value = values[left];
+			values[left++] = values[right];
+			values[right--] = value;
+		}
+		if (right < at)
+			low = left;
+		if (at < left)
+			high = right;
+	}
+	return values[rank];
 }
 
 double quantiles_seconds(const struct quantiles *delays, unsigned int stat)
@@ -199,10 +236,12 @@ void quantiles_of(int64_t *values, size_t count, struct quantiles *out)
 	memset(out, 0, sizeof(*out));
 	if (!count)
 		return;
-	qsort(values, count, sizeof(*values), compare);
 	out->samples = count;
-	out->min_ns = values[0];
-	out->p50_ns = values[(count - 1) / 2];
-	out->p99_ns = values[(size_t)ceil(0.99 * (double)count) - 1];
-	out->max_ns = values[count - 1];
+	out->min_ns = out->max_ns = values[0];
+	for (size_t i = 1; i < count; i++) {
+		out->min_ns = values[i] < out->min_ns ? values[i] : out->min_ns;
+		out->max_ns = values[i] > out->max_ns ? values[i] : out->max_ns;
+	}
+	out->p50_ns = select_rank(values, count, (count - 1) / 2);
+	out->p99_ns = select_rank(values, count, (size_t)ceil(0.99 * (double)count) - 1);
 }

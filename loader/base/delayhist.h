@@ -55,7 +55,7 @@ struct quantiles {
 #define QUANTILE_STATS 4
 double quantiles_seconds(const struct quantiles *delays, unsigned int stat);
 
-/* Sorts @values. */
+/* Changes the order of @values. */
 void quantiles_of(int64_t *values, size_t count, struct quantiles *out);
 
 #endif

@@ -11,12 +11,11 @@
 
 int qptable_poll(struct qptable *table)
 {
-	struct esc_reason_count reasons[ESC_REASON_MAX];
-	int err = dataplane_reasons(table->dataplane, reasons);
+	struct esc_reason_count full;
+	int err = dataplane_reason(table->dataplane, ESC_REASON_QP_TABLE_FULL, &full);
 
 	if (!err)
-		err = qptable_refresh(table, time_local_ns(),
-				      reason_sum(&reasons[ESC_REASON_QP_TABLE_FULL]));
+		err = qptable_refresh(table, time_local_ns(), reason_sum(&full));
 	table->refresh_failed = err != 0;
 	return err;
 }

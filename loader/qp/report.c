@@ -390,7 +390,7 @@ json_t *qptable_describe(const struct qptable *table, const struct qp_entry *ent
 static int write_qps(const struct qptable *table, FILE *out, const struct qp_entry *others,
 		     const struct qp_ranked *list, size_t count, size_t most)
 {
-	struct esc_reason_count reasons[ESC_REASON_MAX];
+	struct esc_reason_count full;
 	struct port_facts ports[ESC_PORTS_MAX];
 	unsigned int port_count = dataplane_read_ports(table->dataplane, ports);
 	json_t *host = json_string(table->core->config->host);
@@ -416,9 +416,8 @@ static int write_qps(const struct qptable *table, FILE *out, const struct qp_ent
 	json_decref(host);
 	fprintf(out, ",\"tracked\":%zu,\"max\":%u", table->count,
 		dataplane_map_max(table->dataplane, "qps"));
-	if (!dataplane_reasons(table->dataplane, reasons))
-		fprintf(out, ",\"refused\":%llu",
-			(unsigned long long)reason_sum(&reasons[ESC_REASON_QP_TABLE_FULL]));
+	if (!dataplane_reason(table->dataplane, ESC_REASON_QP_TABLE_FULL, &full))
+		fprintf(out, ",\"refused\":%llu", (unsigned long long)reason_sum(&full));
 	if (count > most)
 		fprintf(out, ",\"not_shown\":%zu", count - most);
 	fputs("}}\n", out);
@@ -611,14 +610,13 @@ static void write_top_qps(FILE *out, const struct qptable *table)
 void qp_write_metrics(void *self, FILE *out)
 {
 	const struct qptable *table = self;
-	struct esc_reason_count reasons[ESC_REASON_MAX];
+	struct esc_reason_count full;
 	struct prom_label labels[2] = {};
 	const struct owners *owners = table->owners;
 	struct qp_totals totals[2];
 
-	if (!dataplane_reasons(table->dataplane, reasons))
-		prom_count(FAMILY_OF(&qp_metrics[QP_UNTRACKED]),
-			   reason_sum(&reasons[ESC_REASON_QP_TABLE_FULL]), NULL);
+	if (!dataplane_reason(table->dataplane, ESC_REASON_QP_TABLE_FULL, &full))
+		prom_count(FAMILY_OF(&qp_metrics[QP_UNTRACKED]), reason_sum(&full), NULL);
 	prom_count(FAMILY_OF(&qp_metrics[QP_MAP_MAX]), dataplane_map_max(table->dataplane, "qps"),
 		   "map", "qps", NULL);
 	if (!table->refresh_failed) {

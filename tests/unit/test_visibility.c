@@ -103,7 +103,15 @@ Test(visibility, native_mode_is_not_first_where_it_takes_the_link_down)
 	static const char *const down[] = {"igb", "igc", "ixgbe", "i40e"};
 
 	for (size_t i = 0; i < sizeof(down) / sizeof(down[0]); i++)
-		cr_expect(native_cost(down[i]).link_down, "%s", down[i]);
-	cr_expect(native_cost("mlx5_core").does && !native_cost("mlx5_core").link_down);
-	cr_expect(!native_cost("veth").does && !native_cost("").link_down);
+		cr_expect(native_cost(down[i], 0).link_down, "%s", down[i]);
+	cr_expect(native_cost("mlx5_core", 0).does && !native_cost("mlx5_core", 0).link_down);
+	cr_expect(!native_cost("veth", 0).does && !native_cost("", 0).link_down);
+}
+
+/* An interface of which the kernel says nothing, as every one before Linux 6.3. */
+Test(visibility, native_mode_is_not_first_where_a_larger_mtu_loses_frames)
+{
+	cr_expect(native_cost("virtio_net", 0).loses_larger);
+	cr_expect(!native_cost("mlx5_core", 0).loses_larger &&
+		  !native_cost("veth", 0).loses_larger);
 }
