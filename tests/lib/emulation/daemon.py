@@ -10,12 +10,13 @@ KEY = bytes(range(16))  # of the fleet
 START_SECONDS = 180  # the verifier is slow under emulation, and others may have the CPUs
 
 
-def configuration(guest, options, top, members, key, more):
-    """The YAML for a guest's eth0, of which @options are extra keys, and the interfaces @more; @top: more of the file."""
+def configuration(guest, options, top, members, key, more, textfile):
+    """The YAML for a guest's eth0, of which @options are extra keys, and the interfaces @more; @top: more of the file; @textfile:
+    its interval."""
     lines = [f"host: {guest['name']}", "interfaces:", "  - name: eth0", "    plane: backend"]
     lines += [f"    {key}: {value}" for key, value in sorted(options.items()) if value]
     lines += [f"  - name: {name}" for name in more]
-    lines += ["textfile: { directory: /var/lib/prometheus/node-exporter, interval: 1s }"]
+    lines += [f"textfile: {{ directory: /var/lib/prometheus/node-exporter, interval: {textfile} }}"]
     if members:
         lines += ["members: /etc/escapement/members.json"]
     if key:
@@ -50,14 +51,15 @@ def control(name, verb, seconds=START_SECONDS):
     return result.out
 
 
-def configure(name, options=None, top="", members=None, key=KEY, more=()):
+def configure(name, options=None, top="", members=None, key=KEY, more=(), textfile="1s"):
     """
     Writes a guest's configuration for the next start or reload. True if it changed.
 
-    @members: the list of the fleet, for a mesh; @key: its key, None: none; @more: names of interfaces beside eth0.
+    @members: the list of the fleet, for a mesh; @key: its key, None: none; @more: names of interfaces beside eth0;
+    @textfile: interval of the textfile.
     """
     guest = state.guest(name)
-    files = {"escapement.yaml": configuration(guest, options or {}, top, members, key, more).encode(),
+    files = {"escapement.yaml": configuration(guest, options or {}, top, members, key, more, textfile).encode(),
              "members.json": members and json.dumps(members).encode(), "fleet.key": key}
     return any([put_file(guest, file, data) for file, data in files.items()])
 

@@ -46,6 +46,8 @@ class Fleet:
         shared = os.path.join(state.guest(CLIENT)["share"], "reports")
         os.replace(self.path("reports"), shared)
         merged = channel.run(CLIENT, ["escapement", "-j", "audit", "merge", shared])
+        if not merged.out.startswith("{"):
+            raise RuntimeError(f"audit merge: exit {merged.rc}: {merged.err}; {reports}")
         return reports, json.loads(merged.out)
 
 

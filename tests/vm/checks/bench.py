@@ -24,6 +24,7 @@ GROWING = ("packets", "bytes", "payload_bytes", "messages", "duplicates", "retra
            "psn_gaps", "acks", "naks", "rnr_naks", "ce", "cnps")
 
 KERNEL = tuple(int(part) for part in image.SERIES.split("."))  # of the guests
+ATTACH = "native" if KERNEL >= (6, 3) else "skb"  # of virtio, by default
 TC = ("tcx", "clsact") if KERNEL >= (6, 6) else ("clsact",)  # the first by default
 
 # What rxe counts when it repairs a loss.

@@ -23,7 +23,7 @@ class RuledFlow:
         self.pool = concurrent.futures.ThreadPoolExecutor(1)
         self.running = self.pool.submit(perftest.run, CLIENT, SERVER, "ib_write_bw", qps=1, gid="v4",
                                         extra=(*LOAD, "-n", str(messages)), nice=19)
-        self.begun_ns = None  # CLOCK_REALTIME of the client
+        self.newest_id = newest_id(CLIENT)
 
     def __enter__(self):
         channel.read(CLIENT, ["escapement", "mode", "steer"])
@@ -48,9 +48,12 @@ class RuledFlow:
             time.sleep(0.2)
         raise TimeoutError("no traffic")
 
+    def events(self):
+        """Of the client since the flow began: its file has those of earlier tests, too."""
+        return behind(all_events(CLIENT), self.newest_id)
+
     def rule_lapsed(self):
-        """Events are of the whole run: the daemon is a new one for each test."""
-        return "lapsed" in [event.get("done", {}).get("reason") for event in all_events(CLIENT)]
+        return "lapsed" in [event.get("done", {}).get("reason") for event in self.events()]
 
     def end(self, tap, name):
         """(packets lost, sent), and checks that nothing was lost and the rule stayed in force."""
@@ -62,7 +65,7 @@ class RuledFlow:
                    if row["direction"] == "tx" and row["dest_qpn"] == self.key)
         tap.check(result["good"], f"{name}: the traffic ran to its end", result["client_output"] + result["server_output"])
         tap.equal(lost, {guest: {} for guest in bench.GUESTS}, f"{name}: no packet was lost or sent again")
-        tap.check(not self.rule_lapsed(), f"{name}: no rule lapsed", all_events(CLIENT))
+        tap.check(not self.rule_lapsed(), f"{name}: no rule lapsed", self.events())
         return sum(sum(counts.values()) for counts in lost.values()), sent
 
 
@@ -70,12 +73,16 @@ def all_events(name):
     return events.parse(channel.read(name, ["escapement", "-j", "events"]))
 
 
+def behind(found, after_id):
+    """Those of @found behind the one with that id, or all with None."""
+    ids = [event["id"] for event in found]
+    return found[ids.index(after_id) + 1 if after_id else 0:]
+
+
 def kinds(name, after_id):
     """Kinds of events that tell of a fault, of those behind the one with that id, or of all with None."""
-    found = all_events(name)
-    ids = [event["id"] for event in found]
-    after = ids.index(after_id) + 1 if after_id else 0
-    return sorted({event["kind"] for event in found[after:] if event["severity"] != "info"} - ROUTINE)
+    found = behind(all_events(name), after_id)
+    return sorted({event["kind"] for event in found if event["severity"] != "info"} - ROUTINE)
 
 
 def newest_id(name):
