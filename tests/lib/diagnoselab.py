@@ -9,7 +9,7 @@ import clocklab
 import labtest
 
 SPINE_MBIT = 12
-QP_RATE = "10m"  # of four on four spines
+QP_RATE = "8m"  # of four on four spines; a link drains less than its rate when its timer is late
 # Packets in flight: two flows on a spine have a queue of some milliseconds.
 WINDOW = "16"
 FIRST_PORTS = 512

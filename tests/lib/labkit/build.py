@@ -221,9 +221,10 @@ def spread_queues(device, queues):
 
 
 def keep_order(device):
-    """With GRO a veth receives by NAPI, from one ring. Without, packets that two CPUs send to it (one that enqueues at
-    a token bucket, and the one of its timer) are in two backlogs, and are reordered."""
-    subprocess.run(["ethtool", "-K", device, "gro", "on"], check=True, stdin=subprocess.DEVNULL)
+    """A veth receives by NAPI, from one ring, if it has GRO and its peer no TSO (veth_skb_is_eligible_for_gro) or XDP is
+    attached. Otherwise packets that two CPUs send to it (one that enqueues at a token bucket, and the one of its timer)
+    are in two backlogs, and are reordered."""
+    subprocess.run(["ethtool", "-K", device, "gro", "on", "tso", "off"], check=True, stdin=subprocess.DEVNULL)
 
 
 def wait_operational(device, wanted=("up",)):
