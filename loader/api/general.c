@@ -102,10 +102,8 @@ static const struct verb_arg health_args[] = {
 	{"--format", "FORMAT", .type = VERB_CHOICE, .choices = "text|npd|nagios", .key = "format",
 	 .local = true,
 	 .help = "`npd`: for node-problem-detector, a line of at most 80 bytes and the exit status "
-		 "0, "
-		 "1 (a problem) or 2 (not known); `nagios`: its lines, at most 4096 bytes, and 0, "
-		 "1 "
-		 "(warnings alone), 2 (critical) or 3 (not known)"},
+		 "0, 1 (a problem) or 2 (not known); `nagios`: its lines, at most 4096 bytes, and "
+		 "0, 1 (warnings alone), 2 (critical) or 3 (not known)"},
 	{"--severity", "LEAST", .type = VERB_CHOICE, .choices = "warning|critical",
 	 .key = "severity", .local = true,
 	 .help = "`critical`: only what costs traffic, as a link, a NIC or a critical finding; "

@@ -240,9 +240,8 @@ const struct audit_check audit_log_checks[] = {
 	{"log.faults", .group = "configuration.software", .name = "hardware in the kernel's log",
 	 .source = "/dev/kmsg",
 	 .criterion = "no message of a NIC's health, timeout, module or power, uncorrectable PCIe, "
-		      "machine "
-		      "check or memory error, or of a GPU (Xid); at most 8 losses of a NIC's link "
-		      "an hour",
+		      "machine check or memory error, or of a GPU (Xid); at most 8 losses of a "
+		      "NIC's link an hour",
 	 .remedy = "read `dmesg`; drain the host and replace the part that is named, or reboot "
 		   "after a repair",
 	 .unknown = "/dev/kmsg cannot be read", .severity = "critical", .run = kernel_log},

@@ -347,8 +347,7 @@ const struct audit_check audit_pcie_checks[] = {
 	 .source = "config of the devices above /sys/class/infiniband/*/device",
 	 .criterion = "no bridge redirects requests or completions between devices",
 	 .remedy = "disable ACS in the firmware's settings, or with setpci at each boot; needed "
-		   "where "
-		   "virtual machines own devices: waive it there",
+		   "where virtual machines own devices: waive it there",
 	 .unknown = "the command was not run as root, or there is no bridge", .severity = "warning",
 	 .run = acs},
 	{"pcie.node", PCIE, .name = "NUMA node of the NIC", .compare = AUDIT_MAJORITY,

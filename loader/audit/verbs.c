@@ -418,8 +418,7 @@ static const struct verb_arg audit_args[] = {
 	{"--fleet", .type = VERB_FLAG, .key = "fleet", .local = true,
 	 .help = "measures all pairs of this host's NICs with those of their rails first, by the "
 		 "daemon (`pairs`), which takes half a second for each host; needs root. On other "
-		 "hosts at the "
-		 "same time, by pdsh or srun, they measure in step"},
+		 "hosts at the same time, by pdsh or srun, they measure in step"},
 	{"--run", "ID", .key = "run", .type = VERB_COUNT, .least = 1, .local = true,
 	 .help = "of `--fleet`: the same on all hosts, as of `pairs start`"},
 	{"--round", "DURATION", .key = "round", .type = VERB_DURATION, .least = 400000000,
@@ -435,8 +434,7 @@ static const struct verb_arg audit_args[] = {
 		 "hosts"},
 	{"--nccl", .type = VERB_FLAG, .key = "nccl", .local = true,
 	 .help = "an all-reduce of this host's GPUs too, by `all_reduce_perf` of nccl-tests: it "
-		 "loads "
-		 "them for some seconds, and slows jobs that use them"},
+		 "loads them for some seconds, and slows jobs that use them"},
 	{"--subnet", .type = VERB_FLAG, .key = "subnet", .local = true,
 	 .help = "the links of an InfiniBand subnet too, by iblinkinfo and ibqueryerrors, which "
 		 "read all its switches: on one host"},
@@ -492,18 +490,14 @@ static const struct verb verbs[] = {
 	 .args = audit_args,
 	 .output = report,
 	 .help = "Reads sysfs, procfs, ethtool netlink and, if it runs, the daemon; writes nothing "
-		 "to the host and "
-		 "sends nothing, but with `--fleet`. A check passes, fails, or is unknown where "
-		 "its source is missing; "
-		 "unknown is never a pass. It runs at nice 19, but with `--nccl`. "
-		 "What should be equal on all hosts is recorded, and compared by `audit merge` or "
-		 "with `--expect`. "
-		 "The exit status is 1 when a check failed. With `--fleet` the daemon sends 100 "
-		 "probes "
-		 "and 6 ICMP echo requests to each other NIC of its rails, one after the other: "
-		 "424 "
-		 "packets a second of a NIC, replies to the others included. `--ring` measures "
-		 "bandwidth; no other part sends at a high rate."},
+		 "to the host and sends nothing, but with `--fleet`. A check passes, fails, or is "
+		 "unknown where its source is missing; unknown is never a pass. It runs at nice "
+		 "19, but with `--nccl`. What should be equal on all hosts is recorded, and "
+		 "compared by `audit merge` or with `--expect`. The exit status is 1 when a check "
+		 "failed. With `--fleet` the daemon sends 100 probes and 6 ICMP echo requests to "
+		 "each other NIC of its rails, one after the other: 424 packets a second of a NIC, "
+		 "replies to the others included. `--ring` measures bandwidth; no other part sends "
+		 "at a high rate."},
 	{.name = "audit merge",
 	 .place = VERB_HERE,
 	 .run = run_merge,
@@ -512,13 +506,11 @@ static const struct verb verbs[] = {
 	 .args = merge_args,
 	 .output = report,
 	 .help = "A value that differs from that of at least 60% of at least 3 hosts fails on the "
-		 "host that has it, by NIC. "
-		 "The newest report of a host counts. Of pairs that fail (`audit --fleet`) a NIC "
-		 "is at "
-		 "fault when a third of its pairs fail, two at least; what fails with it alone is "
-		 "no "
-		 "error of the other end. A ToR with fewer uplinks than most of its pod, by the "
-		 "surveyed paths of queue pairs, is named with the NICs below it."},
+		 "host that has it, by NIC. The newest report of a host counts. Of pairs that fail "
+		 "(`audit --fleet`) a NIC is at fault when a third of its pairs fail, two at "
+		 "least; what fails with it alone is no error of the other end. A ToR with fewer "
+		 "uplinks than most of its pod, by the surveyed paths of queue pairs, is named "
+		 "with the NICs below it."},
 	{.name = "audit diff",
 	 .place = VERB_HERE,
 	 .run = run_diff,

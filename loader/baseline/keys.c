@@ -45,8 +45,7 @@ static const struct config_key keys[] = {
 	 .most = 24 * 3600 * CONFIG_S,
 	 .help = "Each tenth of this time has one value: the least delay, the highest rate. Nine "
 		 "of ten have to lean to slower, and eight to show it. With another value what was "
-		 "learned "
-		 "is discarded at the next start."},
+		 "learned is discarded at the next start."},
 	{"learn", KEY(duration, learn_ns), .fallback = "24h", .least = CONFIG_S,
 	 .most = 30 * 24 * 3600 * CONFIG_S,
 	 .help = "How long values are learned before they are compared. A day has all hours of a "

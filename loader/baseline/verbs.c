@@ -52,8 +52,7 @@ static const struct column columns[] = {
 	{"SLOWER", "slower_share", FORMAT_SHARE, .help = "by how much; below 0: faster"},
 	{"STATE", "state", FORMAT_TEXT, COLUMN_LEFT,
 	 .help = "`usual`; `slower`; `learning`, not compared yet; `variable`: what is usual "
-		 "varies "
-		 "by more than `baseline.slower`; `idle`: no values, or too few"},
+		 "varies by more than `baseline.slower`; `idle`: no values, or too few"},
 	{},
 };
 

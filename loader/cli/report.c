@@ -78,8 +78,7 @@ static int add_file(struct report *report, const char *path)
 		err = report_add_text(report, path, bytes, size, &error);
 	if (err)
 		cli_fail(CLI_FAILED,
-			 "%s; give files of `escapement -j report` or `escapement -j "
-			 "events`",
+			 "%s; give files of `escapement -j report` or `escapement -j events`",
 			 error ? error : strerror(-err));
 	free(error);
 	free(bytes);

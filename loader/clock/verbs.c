@@ -33,9 +33,8 @@ static const struct column clock_peers[] = {
 	 .help = "`used`; `refused_offset`, `refused_drift`: a falseticker; `unsure`: it agrees, "
 		 "but queues on its path leave it worse than this clock; `absent`: no estimate; "
 		 "`nic_differs`: the timestamps of this host's NIC differ from those of its "
-		 "others; "
-		 "`differs`: other NIC pairs with the peer agree with the clock, and this one does "
-		 "not"},
+		 "others; `differs`: other NIC pairs with the peer agree with the clock, and this "
+		 "one does not"},
 	{},
 };
 

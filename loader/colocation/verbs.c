@@ -167,8 +167,7 @@ static void put_notes(json_t *result, const struct colocation *colocation)
 	if (colocation->law.too_many)
 		note(notes,
 		     json_sprintf("more than %.0f%% of all pairs seem to be of one machine: "
-				  "their counters have something else in common, and none is "
-				  "named",
+				  "their counters have something else in common, and none is named",
 				  100 * COLOCATE_SHARE_MOST));
 	if (json_count(result, "pairs_unknown") && isfinite(least_s) && least_s < 7000)
 		note(notes, json_sprintf("points of %.0f s were compared; with up to two hours "
@@ -290,13 +289,11 @@ static const struct verb verbs[] = {
 	 .summary = "which virtual machines share a machine",
 	 .help = "Guests of one machine read one counter (TSC, CNTVCT): its rate against fabric "
 		 "time is the same, and it wanders alike. NTP changes neither. Each host has "
-		 "points "
-		 "of the last two hours; this compares those of all exports, of one time, pair by "
-		 "pair. A pair is named when the probability is 99%. What the noise, the bounds of "
-		 "the clock or the time do not decide is not decided, rather than no: 1 minute is "
-		 "enough with 10 ns of noise, 5 with 100 ns, half an hour with 1 us, two hours "
-		 "with "
-		 "5 us. Of one host alone, -j has its export."},
+		 "points of the last two hours; this compares those of all exports, of one time, "
+		 "pair by pair. A pair is named when the probability is 99%. What the noise, the "
+		 "bounds of the clock or the time do not decide is not decided, rather than no: 1 "
+		 "minute is enough with 10 ns of noise, 5 with 100 ns, half an hour with 1 us, two "
+		 "hours with 5 us. Of one host alone, -j has its export."},
 	{},
 };
 

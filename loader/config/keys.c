@@ -195,13 +195,11 @@ static const struct config_key top_keys[] = {
 	 .check = load_key_file,
 	 .help = "Key of the fleet: 16 bytes, mode 0600, the same everywhere. The file has exactly "
 		 "16 bytes, is owned by root, and no other user can read it. Each pair of hosts "
-		 "has "
-		 "a key that is made from it; probes carry a tag made with that key, and those "
+		 "has a key that is made from it; probes carry a tag made with that key, and those "
 		 "without a good tag are refused. Instead of the fleet's key the file may have the "
 		 "keys of this host's pairs alone, see KEYS OF PAIRS: then this host cannot pose "
-		 "as "
-		 "another one. Without a key any device in "
-		 "the network can forge probes, and control is refused; see `insecure`."},
+		 "as another one. Without a key any device in the network can forge probes, and "
+		 "control is refused; see `insecure`."},
 	{"key_file_next", KEY(path, config, key_file_next), .example = "/etc/escapement/next.key",
 	 .check = load_key_file,
 	 .help = "Second key, while the key is changed. Its tags are accepted, too. To change the "
@@ -274,8 +272,7 @@ static const struct config_key clock_keys[] = {
 	 .help = "Members that TAI is accepted from, by host name, with commas between. Give the "
 		 "same list to all hosts. Reports of others are not used and not passed on, and a "
 		 "host that is not in the list does not distribute TAI. Without the list any "
-		 "member "
-		 "with `anchor: true` is accepted, and `clock` shows it."},
+		 "member with `anchor: true` is accepted, and `clock` shows it."},
 	{},
 };
 
@@ -345,10 +342,8 @@ static const struct config_key qps_keys[] = {
 	 .most = QPS_MAX_MOST, .fixed = true,
 	 .help = "Entries of the table, one for each direction. Packets of a queue pair that finds "
 		 "no room pass unchanged and are counted as `qp_table_full`. What hosts send that "
-		 "are "
-		 "not members (`qp_unknown_host`), and what this host sends not by an RDMA device "
-		 "of "
-		 "its own, as for virtual machines (`qp_foreign`), has a quarter each."},
+		 "are not members (`qp_unknown_host`), and what this host sends not by an RDMA "
+		 "device of its own, as for virtual machines (`qp_foreign`), has a quarter each."},
 	{"idle", KEY(duration, config_qps, idle_ns), .fallback = "60s", .least = CONFIG_S,
 	 .most = 24 * 3600 * CONFIG_S,
 	 .help = "A queue pair without a packet for this time is removed."},
@@ -549,9 +544,8 @@ static void check_paths(struct config_reading *reading, const struct config *con
 		config_format_duration(given, paths->dead_after_ns);
 		config_refuse(
 			reading, "dead_after",
-			"`dead_after: %s` is shorter than three probes with "
-			"`probe_interval: %s`, and fewer may be lost by chance; give at least "
-			"%s, or probe more often",
+			"`dead_after: %s` is shorter than three probes with `probe_interval: %s`, "
+			"and fewer may be lost by chance; give at least %s, or probe more often",
 			given, probe, least);
 	}
 }

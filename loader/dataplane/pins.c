@@ -124,9 +124,8 @@ static int pins_check_owner(int fd, const char *root, char **error)
 		return 0;
 	return explain(
 		error, -EPERM,
-		"pin_root %s is of user %u with mode %04o, and only root may write there: see "
-		"what is in it, then `chown root %s && chmod 0700 %s`, or set another "
-		"pin_root",
+		"pin_root %s is of user %u with mode %04o, and only root may write there: see what "
+		"is in it, then `chown root %s && chmod 0700 %s`, or set another pin_root",
 		root, status.st_uid, status.st_mode & 07777, root, root);
 }
 

@@ -43,14 +43,12 @@ struct upgrade_map {
 static const struct upgrade_map upgrade_maps[] = {
 	{"qps", UPGRADE_ADD, false,
 	 "packets bytes payload_bytes messages acks psn_gaps psn_missing out_of_sequence "
-	 "duplicates "
-	 "retransmits psn_resyncs nak_sequence nak_invalid_request nak_remote_access "
+	 "duplicates retransmits psn_resyncs nak_sequence nak_invalid_request nak_remote_access "
 	 "nak_remote_operational nak_other rnr_naks ect ce cnps sport_changes message_sizes",
 	 "message_min", "message_max", "first_local_ns", NULL},
 	{"qp_owd", UPGRADE_ADD, false,
 	 "samples_sent receipts samples samples_discarded samples_expired feedback_sum_ns "
-	 "crossings "
-	 "over histogram",
+	 "crossings over histogram",
 	 "min_ns", "max_ns", "first_ktime_ns", NULL},
 	{"port_counts", UPGRADE_ADD, false,
 	 "rx_roce_packets rx_roce_bytes tx_roce_packets tx_roce_bytes rx_ce_packets tx_ce_packets "

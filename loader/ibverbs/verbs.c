@@ -21,8 +21,7 @@ static const struct verb_section status[] = {
 	{.when = "verbs.refused",
 	 .header = "",
 	 .text = "{verbs.refused} processes are left out: there is room for 256, 128 of a user, "
-		 "and "
-		 "8,192 queue pairs"},
+		 "and 8,192 queue pairs"},
 	{.when = "verbs.unreadable",
 	 .header = "",
 	 .text = "{verbs.unreadable} files in {verbs.folder} are none of this version"},

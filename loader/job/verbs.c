@@ -166,8 +166,7 @@ static const struct verb_section communicator[] = {
 	 .header = "Slow link",
 	 .text = "rank {verdict.rank}<| ({verdict.host})|> to rank {verdict.peer_rank}<| "
 		 "({verdict.peer})|>: {verdict.excess_ns:time} more in the network than the "
-		 "others' "
-		 "{verdict.others_ns:time}, of {verdict.duration_ns:time}"},
+		 "others' {verdict.others_ns:time}, of {verdict.duration_ns:time}"},
 	{.when = "verdict.cause=slow_rank",
 	 .header = "Slow rank",
 	 .text = "rank {verdict.rank}<| ({verdict.host})|>: it holds the others up by "
@@ -216,8 +215,7 @@ static const struct verb_section output[] = {
 	{.rows = "findings", .columns = findings},
 	{.when = "first",
 	 .text = "{first.key} stopped first, at {first.host}, {first.ago_ms:age} ago<|: the cause "
-		 "is "
-		 "{first.cause}|>."},
+		 "is {first.cause}|>."},
 	{.when = "not_ordered",
 	 .text = "Not ordered: each of {not_ordered} may have stopped first, within the bounds: "
 		 "{not_ordered_with}."},
@@ -253,9 +251,8 @@ static const struct verb verbs[] = {
 		 "sums have the queue pairs that ended, since this daemon began. The pods of a job "
 		 "have an id each: with --from the queue pairs at the other ends are shown, too. "
 		 "`timeline` compares when each queue pair sent its last new request, in fabric "
-		 "time; "
-		 "a retransmission is no progress. When the bounds of two overlap it states that "
-		 "they are not ordered."},
+		 "time; a retransmission is no progress. When the bounds of two overlap it states "
+		 "that they are not ordered."},
 	{},
 };
 

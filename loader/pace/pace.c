@@ -157,8 +157,7 @@ static void check_qdisc(const struct pace *pace, struct pace_port *port,
 	} else if (facts.handle)
 		snprintf(port->why, sizeof(port->why),
 			 "%s has %s, which was not set up by us, and departure times are kept by "
-			 "fq: "
-			 "put fq in its place (`tc qdisc replace dev %s root fq limit 100000 "
+			 "fq: put fq in its place (`tc qdisc replace dev %s root fq limit 100000 "
 			 "flow_limit 4096`)",
 			 info->name, text, info->name);
 	else

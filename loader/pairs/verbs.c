@@ -70,10 +70,8 @@ static const struct verb_arg start_args[] = {
 	{"--round", "DURATION", .key = "round", .type = VERB_DURATION, .least = 400000000,
 	 .most = 60000000000,
 	 .help = "of a pair; the same on all hosts. It decides the load. Not given: 500ms, or as "
-		 "long as "
-		 "1% of the speed of this host's slowest NIC takes, which is also the least; NICs "
-		 "that "
-		 "report no speed have no such limit"},
+		 "long as 1% of the speed of this host's slowest NIC takes, which is also the "
+		 "least; NICs that report no speed have no such limit"},
 	{},
 };
 

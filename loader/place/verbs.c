@@ -656,14 +656,12 @@ static const struct verb verbs[] = {
 	 .summary = "choose hosts for a job",
 	 .help = "Of the hosts that have exports the N that are nearest to each other: first the "
 		 "fewest tiers (one leaf, one pod, several), then the least floor of the worst "
-		 "pair on its worst rail, then the least p99 of any pair that has one. A pair "
-		 "that was not measured is estimated by its tier. Hosts without an export, that "
-		 "are down, or whose leaf is not certain are left out. When a better choice "
-		 "cannot be excluded, the gap is stated. A leaf group has the hosts "
-		 "that share their leaf on every rail. Of virtual machines that are known to share "
-		 "a "
-		 "machine (`escapement colocation`) as few as possible are chosen, before all "
-		 "else."},
+		 "pair on its worst rail, then the least p99 of any pair that has one. A pair that "
+		 "was not measured is estimated by its tier. Hosts without an export, that are "
+		 "down, or whose leaf is not certain are left out. When a better choice cannot be "
+		 "excluded, the gap is stated. A leaf group has the hosts that share their leaf on "
+		 "every rail. Of virtual machines that are known to share a machine (`escapement "
+		 "colocation`) as few as possible are chosen, before all else."},
 	{},
 };
 

@@ -365,9 +365,8 @@ int heat_write(const struct report *report, FILE *out)
 		fputs("<p>No pair of NICs was measured.</p>\n", out);
 	if (!err && heat.count) {
 		fputs("<p class=note>Median one-way delay of probes from the NIC of the row to "
-		      "that "
-		      "of the column, on a logarithmic scale that is the same on every "
-		      "page. Probes pass the same queues as the queue pairs whose source ports "
+		      "that of the column, on a logarithmic scale that is the same on every page. "
+		      "Probes pass the same queues as the queue pairs whose source ports "
 		      "they use; each delay is true within the error bound of the table.</p>\n",
 		      out);
 		if (heat.count <= TEXTS_MAX)

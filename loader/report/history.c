@@ -392,11 +392,9 @@ static void write_history(const struct history *history, FILE *out)
 	if (over_time) {
 		fprintf(out,
 			"<p class=note>%.3f s from left to right. Line: p99 of the one-way delay "
-			"in "
-			"the second before each sample; band: the error bound of the clock; "
-			"dashed: "
-			"median; numbered marks: the events listed below. A line is interrupted "
-			"where "
+			"in the second before each sample; band: the error bound of the clock; "
+			"dashed: median; numbered marks: the events listed below. A line is "
+			"interrupted where "
 			"nothing was measured.</p>\n",
 			(double)(history->end_ns - history->begin_ns) / 1e9);
 		for (size_t i = 0; i < history->count && i < SERIES_DRAWN; i++)

@@ -18,9 +18,8 @@ static const struct verb_section status[] = {
 static const struct column coverage[] = {
 	{"KIND", "kind", FORMAT_TEXT, COLUMN_LEFT,
 	 .help = "`rack`: each NIC of this host with each NIC of the other hosts of its rack; "
-		 "`racks`: each "
-		 "rack with each other one; `in_use`: addresses that queue pairs send to and "
-		 "neither the mesh nor candidate paths measure"},
+		 "`racks`: each rack with each other one; `in_use`: addresses that queue pairs "
+		 "send to and neither the mesh nor candidate paths measure"},
 	{"PAIRS", "pairs", FORMAT_COUNT,
 	 .help = "how many there are: of this host's NICs, of all racks, of addresses"},
 	{"EVERY", "cycle_s", FORMAT_AGE, .help = "the time in which each is measured once"},

@@ -70,8 +70,7 @@ static const struct command commands[] = {
 	PART("net/%i-filters-out.txt", "tc -s filter show dev %i egress"),
 	TAIL("log/kernel.txt", "dmesg --time-format iso"),
 	TAIL("log/journal.txt", "journalctl --no-pager -o short-iso-precise -n 20000 -u "
-				"escapementd -u escapement-alert "
-				"-u escapement-serve"),
+				"escapementd -u escapement-alert -u escapement-serve"),
 	PART("log/units.txt", "systemctl --no-pager --full -n 0 status escapementd "
 			      "escapement-alert escapement-serve"),
 	{},

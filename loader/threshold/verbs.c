@@ -8,8 +8,7 @@ static const struct verb_section status[] = {
 	{.when = "thresholds.count",
 	 .header = "Thresholds",
 	 .text = "{thresholds.count}, exceeded by {thresholds.exceeded} things (`escapement "
-		 "findings`)"
-		 "<|; without a place: {thresholds.left_out}|>"},
+		 "findings`)<|; without a place: {thresholds.left_out}|>"},
 	{},
 };
 

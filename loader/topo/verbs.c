@@ -447,8 +447,7 @@ static const struct verb_section output[] = {
 	 .rows = "tiers",
 	 .header = "Tier",
 	 .text = "<|{plane} |><|rail {rail}, |>{tier}: {pairs} pairs, {nearer_ns:time} less than "
-		 "the "
-		 "farthest, spread {spread_ns:time}"},
+		 "the farthest, spread {spread_ns:time}"},
 	{.when = "!text", .rows = "notes", .header = "Note", .text = "{note}"},
 	{},
 };
@@ -526,10 +525,9 @@ static const struct verb verbs[] = {
 	 .summary = "which NICs share a leaf switch and a pod",
 	 .help = "From the replies of switches to the surveys of paths, and from floors of two-way "
 		 "delays where they do not reply. A leaf by delays has the probability that its "
-		 "NICs "
-		 "belong there; what is not certain is marked with ? or has no leaf. The "
-		 "daemon of one host knows its own pairs only: for a fabric collect the exports "
-		 "of all hosts within 15 minutes, and give them with --from."},
+		 "NICs belong there; what is not certain is marked with ? or has no leaf. The "
+		 "daemon of one host knows its own pairs only: for a fabric collect the exports of "
+		 "all hosts within 15 minutes, and give them with --from."},
 	{.name = "topo diff",
 	 .place = VERB_HERE,
 	 .reads = true,
@@ -540,10 +538,8 @@ static const struct verb verbs[] = {
 	 .fails = "changes",
 	 .summary = "compare the topology with an expected one",
 	 .help = "Names of leaves are not compared, but which NICs share one; those that are shown "
-		 "are "
-		 "the earlier ones. The exit status is 1 when anything differs, as after a cable "
-		 "was "
-		 "moved."},
+		 "are the earlier ones. The exit status is 1 when anything differs, as after a "
+		 "cable was moved."},
 	{.name = "topo sla",
 	 .place = VERB_HERE,
 	 .reads = true,
@@ -555,9 +551,8 @@ static const struct verb verbs[] = {
 	 .summary = "check hosts against a delay and a place",
 	 .help = "A one-way delay is half of the floor of the two-way delay, which has no error of "
 		 "the clock. The exit status is 1 when there is a violation, or a bound crosses "
-		 "the "
-		 "limit. Pairs that were not measured are counted, and not checked: `escapement "
-		 "audit --fleet` on all hosts measures them."},
+		 "the limit. Pairs that were not measured are counted, and not checked: "
+		 "`escapement audit --fleet` on all hosts measures them."},
 	{},
 };
 
