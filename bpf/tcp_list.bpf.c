@@ -50,7 +50,8 @@ int esc_tcp_list(struct bpf_iter__bpf_sk_storage_map *ctx)
 SEC("iter/tcp")
 int esc_tcp_list_own(struct bpf_iter__tcp *ctx)
 {
-	struct sock_common *common = ctx->sk_common; /* read once: what is checked is what is used */
+	/* Read once: what is checked is what is used. */
+	struct sock_common *common = ctx->sk_common;
 	struct tcp_sock *tcp = common ? bpf_skc_to_tcp_sock(common) : NULL;
 
 	if (tcp)

@@ -2,6 +2,7 @@
 #include "core.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -13,6 +14,7 @@
 #include "base/explain.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/readfile.h"
 #include "base/units.h"
 #include "maps/maps.h"
 
@@ -23,7 +25,8 @@
 	X(LOOP_DELAYED, "loop_delayed", WARNING,                                                   \
 	  "The daemon's loop did not run for half a second; control ends after 2 s without a "     \
 	  "heartbeat.",                                                                            \
-	  .remedy = "`seen.by` names what took longest.")                                          \
+	  .remedy = "`seen.by` names what took longest. Of `cpu_wait_ns` it could run, and other " \
+		    "programs had the CPUs: see CPUWeight= of the unit, or the pod's request.")    \
 	X(SYSTEM_CLOCK_SET, "system_clock_set", WARNING,                                           \
 	  "The system clock was set: times of events before it are by the old one. Fabric time, "  \
 	  "rules and delays do not depend on it.")
@@ -223,20 +226,34 @@ void core_took(struct core *core, const char *name, uint64_t since_local_ns)
 	core->pause.slowest_ns = took_ns;
 }
 
-/* Names what took most of it; else the process did not run: stopped, or without a CPU. */
-static void report_pause(const struct core *core, uint64_t gap_ns)
+uint64_t core_cpu_wait_ns(void)
+{
+	uint64_t wait_ns = 0;
+	char text[80];
+
+	readtext(text, sizeof(text), "/proc/thread-self/schedstat");
+	return sscanf(text, "%*u %" SCNu64, &wait_ns) == 1 ? wait_ns : 0;
+}
+
+/* Names what took most of it; `unknown`: the process was stopped, or the machine. */
+static void report_pause(const struct core *core, uint64_t gap_ns, uint64_t cpu_wait_ns)
 {
 	const struct core_pause *pause = &core->pause;
-	const char *by = pause->slowest_ns > gap_ns / 2 ? pause->slowest : "unknown";
+	const char *by = pause->slowest_ns > gap_ns / 2 ? pause->slowest
+			 : cpu_wait_ns > gap_ns / 2	? "waiting for a CPU"
+							: "unknown";
 	bool ended = pause->silent_ns > ESC_HEARTBEAT_TIMEOUT_NS;
+	json_t *seen;
 
 	log_warning("the loop was held up for %.3f s by: %s%s", (double)gap_ns / 1e9, by,
 		    ended ? "; control had ended meanwhile" : "");
+	seen = json_pack("{s:I, s:s}", "duration_ns", (json_int_t)gap_ns, "by", by);
+	if (cpu_wait_ns)
+		json_put_count(seen, "cpu_wait_ns", cpu_wait_ns);
 	events_add(core->events, &(struct event){
 					 .kind = &core_loop_events[LOOP_DELAYED],
 					 .subject = "daemon",
-					 .seen = json_pack("{s:I, s:s}", "duration_ns",
-							   (json_int_t)gap_ns, "by", by),
+					 .seen = seen,
 					 .result = json_pack("{s:b}", "control_ended", ended),
 				 });
 }
@@ -262,13 +279,15 @@ static uint64_t heartbeat_tick(void *context, uint64_t now_ns)
 	struct core *core = context;
 	struct core_pause *pause = &core->pause;
 	uint64_t gap_ns = pause->beat_local_ns ? now_ns - pause->beat_local_ns : 0;
+	uint64_t waited_ns = core_cpu_wait_ns();
 
 	core_beat(core);
 	pause->beat_local_ns = now_ns;
 	if (gap_ns > pause->longest_ns)
 		pause->longest_ns = gap_ns;
 	if (gap_ns > CORE_PAUSE_REPORT_NS)
-		report_pause(core, gap_ns);
+		report_pause(core, gap_ns, waited_ns - pause->cpu_wait_ns);
+	pause->cpu_wait_ns = waited_ns;
 	pause->slowest_ns = pause->silent_ns = 0;
 	core_check_late(core, now_ns);
 	check_system_clock(core);

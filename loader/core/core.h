@@ -138,6 +138,7 @@ struct core_pause {
 	uint64_t silent_ns;	/* the longest time without core_beat() since the last heartbeat */
 	const char *slowest;	/* what took longest since the last heartbeat; NULL: nothing yet */
 	uint64_t slowest_ns;
+	uint64_t cpu_wait_ns; /* core_cpu_wait_ns() at the last heartbeat */
 };
 
 /* Something that is waited for outside the loop. */
@@ -261,6 +262,11 @@ typedef int core_run_fn(void *context);
 int core_run(struct core *core, core_run_fn *fn, void *context);
 /* CLOCK_MONOTONIC of the last one, from any thread; 0: none. */
 uint64_t core_last_beat(const struct core *core);
+/*
+ * How long the calling thread could run since it began, and other threads had its CPU, by the
+ * kernel's sched_info (proc(5), schedstat). 0: the kernel does not count it.
+ */
+uint64_t core_cpu_wait_ns(void);
 /* @name, a literal, was worked on since then: the event names what took longest. */
 void core_took(struct core *core, const char *name, uint64_t since_local_ns);
 

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Timers of the core. Those that must not be due are so in minutes: a busy machine is late. */
 #include <criterion/criterion.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <systemd/sd-event.h>
 
@@ -161,4 +164,34 @@ Test(timers, run_now)
 	cr_expect_eq(dispatched(), 0, "it has ended");
 	core_timer_run(second);
 	cr_expect_str_eq(ran, "aabb");
+}
+
+static atomic_bool ended;
+
+static void *busy(void *unused)
+{
+	while (!ended)
+		;
+	return unused;
+}
+
+/* What `loop_delayed` has of a loop that other programs kept from running. */
+Test(timers, wait_for_a_cpu)
+{
+	uint64_t begun_ns = time_local_ns(), wait_ns = core_cpu_wait_ns(), took_ns;
+	cpu_set_t one;
+	pthread_t other;
+
+	CPU_ZERO(&one);
+	CPU_SET(sched_getcpu(), &one);
+	cr_assert_eq(sched_setaffinity(0, sizeof(one), &one), 0);
+	cr_assert_eq(pthread_create(&other, NULL, busy, NULL), 0, "on the same CPU");
+	while (time_local_ns() < begun_ns + 400 * MS_NS)
+		;
+	wait_ns = core_cpu_wait_ns() - wait_ns;
+	took_ns = time_local_ns() - begun_ns;
+	ended = true;
+	pthread_join(other, NULL);
+	cr_expect_gt(wait_ns, took_ns / 8, "about half of the time: %lu ns", wait_ns);
+	cr_expect_lt(wait_ns, took_ns, "%lu ns of %lu", wait_ns, took_ns);
 }

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """One escapementd per host: started, queried until it replies, ended."""
+import contextlib
 import json
 import os
 import signal
@@ -35,12 +36,19 @@ def pid_of(paths, host):
     return pid if processes.alive(pid) and processes.lives_in(paths, host, pid) else None
 
 
+def weigh():
+    """CPUWeight= of the unit, about: the weight of a nice value of -10 for the session (sched(7), autogroup)."""
+    with contextlib.suppress(OSError), open("/proc/self/autogroup", "w", encoding="ascii") as group:
+        group.write("-10")
+
+
 def launch(paths, host, program):
     """Starts the daemon in its own session, its output appended to the host's log."""
     log = os.open(paths.node(host, "log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
 
     def inside():
         os.setsid()
+        weigh()
         enter.node_view(paths, host)
     try:
         child = subprocess.Popen(
