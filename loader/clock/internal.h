@@ -205,7 +205,7 @@ void clock_combine_edges(struct clock *clock);
 /* The same of a list, of at least one that is valid. Pure. */
 void clock_combine(const struct edge_estimate *const *list, size_t count,
 		   struct edge_estimate *out);
-/* Half of what the timestamps of the NICs in use differ by. */
+/* What the timestamps of the NICs in use differ by, now or in the mean. */
 double clock_nics_spread_ns(const struct clock *clock);
 
 /* --- jump.c --- */
