@@ -97,6 +97,7 @@ struct mesh_peer {
 	bool absent_reported;
 	bool no_replies;	  /* it is received, and requests that were sent have no reply */
 	bool in, out;		  /* as observed last */
+	bool was_lost;		  /* so, since the last tenth of mesh.loss_after was over */
 	uint64_t replied_seen_ns; /* replied_ns when the sequence was: */
 	uint32_t replied_sequence;
 	bool unreplied; /* enough requests since then should have had a reply */
@@ -346,8 +347,11 @@ void mesh_forget_racks(struct mesh *mesh);
 
 /* --- loss.c: NIC pairs that lose a part of their probes. Pure --- */
 
-/* What a tenth of mesh.loss_after that is over lost, by counters. */
-void mesh_loss_take(struct mesh_loss *loss, uint64_t lost, uint64_t replied);
+/*
+ * What a tenth of mesh.loss_after that is over lost, by counters. @was_lost: all was, for a time.
+ * That is reported as such, and shows nothing here: the tenth is left out.
+ */
+void mesh_loss_take(struct mesh_loss *loss, uint64_t lost, uint64_t replied, bool was_lost);
 /* Nothing is known of before. */
 void mesh_loss_reset(struct mesh_loss *loss, uint64_t lost, uint64_t replied);
 /* Part of the fault that another pair shows. */

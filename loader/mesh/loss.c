@@ -30,7 +30,7 @@ void mesh_loss_reset(struct mesh_loss *loss, uint64_t lost, uint64_t replied)
 	*loss = (struct mesh_loss){.lost = lost, .replied = replied};
 }
 
-void mesh_loss_take(struct mesh_loss *loss, uint64_t lost, uint64_t replied)
+void mesh_loss_take(struct mesh_loss *loss, uint64_t lost, uint64_t replied, bool was_lost)
 {
 	struct mesh_loss_tenth *tenth = &loss->tenths[loss->next];
 	unsigned int with_loss;
@@ -43,6 +43,8 @@ void mesh_loss_take(struct mesh_loss *loss, uint64_t lost, uint64_t replied)
 	tenth->of = tenth->lost + replied - loss->replied;
 	loss->lost = lost;
 	loss->replied = replied;
+	if (was_lost)
+		return;
 	loss->next = (loss->next + 1) % MESH_LOSS_TENTHS;
 	if (loss->count < MESH_LOSS_TENTHS)
 		loss->count++;

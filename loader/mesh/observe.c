@@ -191,6 +191,7 @@ static void add_edge(struct mesh *mesh, struct observation *seen, struct mesh_pe
 		.heard_by_others = inquiry->open && inquiry->reachable &&
 				   2 * inquiry->reachable >= inquiry->replied,
 	};
+	peer->was_lost |= !edge->in || !edge->out || edge->unreplied;
 	seen->peer[other] = peer;
 	seen->edges[seen->view.edge_count++] = peer;
 	seen->lost |= peer->facts.state == PEER_DOWN || edge->one_sided ||
@@ -280,7 +281,8 @@ static void count_losses(struct mesh *mesh)
 		if (peer->facts.state == PEER_DOWN || !peer->received_ns)
 			mesh_loss_reset(&peer->loss, lost, losses->replied);
 		else
-			mesh_loss_take(&peer->loss, lost, losses->replied);
+			mesh_loss_take(&peer->loss, lost, losses->replied, peer->was_lost);
+		peer->was_lost = false;
 	}
 }
 

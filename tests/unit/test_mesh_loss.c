@@ -18,7 +18,7 @@ static void take(unsigned int count, unsigned int of)
 {
 	lost += count;
 	replied += of - count;
-	mesh_loss_take(&loss, lost, replied);
+	mesh_loss_take(&loss, lost, replied, false);
 }
 
 static void begin(void)
@@ -104,6 +104,25 @@ Test(mesh_loss, counters_that_begin_again)
 	for (int tenth = 0; tenth < 20; tenth++)
 		take(15, PROBES);
 	cr_expect(loss.lossy);
-	mesh_loss_take(&loss, 0, 0);
+	mesh_loss_take(&loss, 0, 0, false);
 	cr_expect(!loss.lossy && !loss.count, "nothing is known of before");
+}
+
+/* Failures that are reported as such, one after the other, are no loss of a part beside them. */
+Test(mesh_loss, what_was_lost_whole_is_left_out)
+{
+	begin();
+	for (int tenth = 0; tenth < 100; tenth++) {
+		lost += 250;
+		replied += PROBES - 250;
+		mesh_loss_take(&loss, lost, replied, true);
+	}
+	cr_expect_not(loss.lossy);
+	cr_expect_not(mesh_loss_leans(&loss));
+	for (int i = 0; i < 8; i++) {
+		take(15, PROBES);
+		mesh_loss_take(&loss, lost += 250, replied, true);
+	}
+	cr_expect(loss.lossy, "a part was lost in the others");
+	cr_expect_float_eq(mesh_loss_share(&loss), 0.005, 1e-9);
 }
