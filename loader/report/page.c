@@ -87,12 +87,13 @@ static const char head[] =
 	"<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src "
 	"'unsafe-inline'\">\n"
 	"<meta name=\"viewport\" content=\"width=device-width\">\n"
-	"<style>body{font:14px/1.45 sans-serif;margin:1.5em auto;max-width:1240px;padding:0 "
-	"1em;color:#111;background:#fff}h1{font-size:1.5em}h2{font-size:1.2em;margin-top:2em;border-bottom:1px "
-	"solid #999}table{border-collapse:collapse;margin:.6em 0}td,th{padding:.15em "
-	".7em;text-align:right;border-bottom:1px solid "
-	"#ccc;white-space:nowrap}th{background:#eee}td:first-child,th:first-child,.l{text-align:left}.wide{overflow:auto;max-width:100%;max-height:40em}svg{display:block}svg "
-	"text{font:11px sans-serif;fill:#111}.note{color:#444;max-width:70em}"
+	"<style>body{font:14px/1.45 sans-serif;margin:1.5em auto;max-width:1240px;padding:0 1em;"
+	"color:#111;background:#fff}h1{font-size:1.5em}h2{font-size:1.2em;margin-top:2em;"
+	"border-bottom:1px solid #999}table{border-collapse:collapse;margin:.6em 0}"
+	"td,th{padding:.15em .7em;text-align:right;border-bottom:1px solid #ccc;"
+	"white-space:nowrap}th{background:#eee}td:first-child,th:first-child,.l{text-align:left}"
+	".wide{overflow:auto;max-width:100%;max-height:40em}svg{display:block}"
+	"svg text{font:11px sans-serif;fill:#111}.note{color:#444;max-width:70em}"
 	".bad{font-weight:bold;text-decoration:underline}</style>\n";
 
 void html_begin(FILE *out, const char *title)
