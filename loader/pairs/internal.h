@@ -67,7 +67,7 @@ struct pairs_pair {
 	uint16_t sent, replied;
 	uint8_t class;
 	uint8_t small_sent, small_replied, full_sent, full_replied;
-	bool by_path;	   /* left to candidate paths, which are probed all the time */
+	bool by_path;	   /* candidate paths, which are probed all the time: only echo requests */
 	bool silent_paths; /* and these have no replies any more */
 };
 

@@ -168,22 +168,24 @@ static unsigned int judge_delays(const struct pairs_pair *result, const struct p
 									 : 0;
 }
 
+/* Where no ICMP is replied to, nothing is known. */
+static unsigned int judge_size(const struct pairs_pair *result)
+{
+	return result->full_sent >= PAIRS_ECHOES / 2 && !result->full_replied &&
+			       2 * result->small_replied > result->small_sent
+		       ? 1u << PAIRS_MTU
+		       : 0;
+}
+
 unsigned int pairs_judge(const struct pairs_pair *result,
 			 const struct pairs_limit limits[PAIRS_CLASSES])
 {
-	unsigned int faults = 0;
-
 	if (result->by_path)
-		return result->silent_paths ? 1u << PAIRS_SILENT : 0;
+		return result->silent_paths ? 1u << PAIRS_SILENT : judge_size(result);
 	if (!pairs_is_measured(result))
 		return 0;
 	if (!result->replied)
 		return 1u << PAIRS_SILENT;
-	if (result->replied < result->sent)
-		faults |= 1u << PAIRS_LOSS;
-	/* Where no ICMP is replied to, nothing is known. */
-	if (result->full_sent >= PAIRS_ECHOES / 2 && !result->full_replied &&
-	    2 * result->small_replied > result->small_sent)
-		faults |= 1u << PAIRS_MTU;
-	return faults | judge_delays(result, &limits[result->class]);
+	return (result->replied < result->sent ? 1u << PAIRS_LOSS : 0) | judge_size(result) |
+	       judge_delays(result, &limits[result->class]);
 }

@@ -185,11 +185,11 @@ static void lane_begin(struct pairs *pairs, struct pairs_lane *lane, uint64_t ro
 		.target = graph_member_id(other->host),
 		.flags = lane->own.plane == FLEET_PLANE_FRONTEND ? ESC_PROBE_PLANE : 0,
 	};
-	/* Their requests have numbers of their own. */
+	/* Their requests have numbers of their own, and one size. */
 	result->by_path = paths_has(pairs->paths, &key);
 	result->silent_paths = paths_are_silent(pairs->paths, &key);
-	if (result->by_path || pathsend_add(paths_sender(pairs->paths), lane->own.interface,
-					    &packet, 0, &lane->sending))
+	if (!result->by_path && pathsend_add(paths_sender(pairs->paths), lane->own.interface,
+					     &packet, 0, &lane->sending))
 		lane->partner = ROTATION_NONE;
 }
 
@@ -213,7 +213,7 @@ static void send_probes(struct pairs *pairs, struct pairs_lane *lane, unsigned i
 	struct pairs_pair *result = &lane->results[lane->partner];
 
 	/* A loop that is late sends at a higher rate for a while, and not all at once. */
-	for (unsigned int i = 0; lane->sent < due && i < PAIRS_BURST; i++) {
+	for (unsigned int i = 0; lane->sending && lane->sent < due && i < PAIRS_BURST; i++) {
 		if (pathsend_try(paths_sender(pairs->paths), lane->sending,
 				 sport_of(pairs, lane, lane->sent), PATHPACKET_HOP_LIMIT,
 				 &lane->sequence[lane->sent])) {

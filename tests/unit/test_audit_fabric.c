@@ -103,7 +103,10 @@ Test(audit_fabric, each_check_passes_fails_and_is_unknown)
 	}
 }
 
-/* Two of 15 pairs are in a class of their own, and one run left a pair to candidate paths. */
+/*
+ * Two of 15 pairs are in a class of their own. One run left a pair to candidate paths; echo
+ * requests of full size it had all the same.
+ */
 Test(audit_fabric, what_was_not_judged_is_said)
 {
 	static const char *const checks[] = {"fabric.pairs", "fabric.loss", "fabric.mtu",
@@ -118,7 +121,8 @@ Test(audit_fabric, what_was_not_judged_is_said)
 			    json_integer(1));
 	used = run(daemon);
 	for (size_t i = 0; i < 5; i++)
-		cr_expect_str_eq(json_text(entry_of(used, checks[i], "eth1"), "result"), "unknown");
+		cr_expect_str_eq(json_text(entry_of(used, checks[i], "eth1"), "result"),
+				 strcmp(checks[i], "fabric.mtu") ? "unknown" : "pass");
 	json_decref(some);
 	json_decref(used);
 }

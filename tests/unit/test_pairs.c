@@ -269,6 +269,8 @@ Test(pairs, each_fault_is_found_alone)
 		list[at].by_path = true;
 		list[at].replied = 0;
 		cr_expect_eq(judge(list, at), 0, "it was left to candidate paths");
+		list[at].full_replied = 0;
+		cr_expect_eq(judge(list, at), 1u << PAIRS_MTU, "whose requests have one size");
 		list[at].silent_paths = true;
 		cr_expect_eq(judge(list, at), 1u << PAIRS_SILENT, "these have no replies");
 	}
