@@ -96,13 +96,12 @@ static const char *why_unknown(const json_t *nic, const char *fault)
 		return "not all pairs were measured";
 	if (!json_count(nic, "measured"))
 		return "there is no other NIC on the rail";
-	if (!strcmp(fault, "mtu"))
-		return json_count(nic, "small_replied") ? NULL
-							: "no peer replies to ICMP echo requests";
-	if (json_count(nic, "by_path"))
-		return "pairs that queue pairs use were left to `escapement paths`";
+	if (!strcmp(fault, "mtu") && !json_count(nic, "small_replied"))
+		return "no peer replies to ICMP echo requests";
 	if (!is_of_delays(fault))
 		return NULL;
+	if (json_count(nic, "used"))
+		return "delays of pairs that queue pairs use are in `escapement paths`";
 	return count_judged(nic) ? NULL : "fewer than 3 pairs of a class have delays";
 }
 

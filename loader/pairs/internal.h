@@ -67,12 +67,11 @@ struct pairs_pair {
 	uint16_t sent, replied;
 	uint8_t class;
 	uint8_t small_sent, small_replied, full_sent, full_replied;
-	bool by_path;	   /* candidate paths, which are probed all the time: only echo requests */
-	bool silent_paths; /* and these have no replies any more */
+	bool used; /* by queue pairs: their packets are in the delays, which are not judged */
 };
 
 enum pairs_fault {
-	PAIRS_SILENT,	 /* no reply to any path request, or to those of candidate paths */
+	PAIRS_SILENT,	 /* no reply to any path request */
 	PAIRS_LOSS,	 /* to some */
 	PAIRS_MTU,	 /* only packets of full size are lost */
 	PAIRS_LATENCY,	 /* the least delay is above the limit of its class */
@@ -94,7 +93,7 @@ struct pairs_limit {
  */
 int pairs_limits(const struct pairs_pair *results, size_t count,
 		 struct pairs_limit out[PAIRS_CLASSES]);
-/* Enough was sent, or it was left to candidate paths. */
+/* Enough was sent. */
 bool pairs_is_measured(const struct pairs_pair *result);
 /* A bit for each enum pairs_fault; 0 also of one that was not measured. */
 unsigned int pairs_judge(const struct pairs_pair *result,
@@ -137,7 +136,8 @@ struct pairs_lane {
 
 	/* In this round. */
 	uint32_t partner; /* ROTATION_NONE: none */
-	struct pathsend_pair *sending;
+	struct esc_path_key key;
+	struct pathsend_pair *sending; /* NULL: queue pairs use the two, paths_sending() */
 	unsigned int sent, echoes;
 	uint32_t sequence[PAIRS_PROBES];
 };

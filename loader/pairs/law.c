@@ -110,12 +110,13 @@ static double spread(double *values, size_t count, double middle)
 
 bool pairs_is_measured(const struct pairs_pair *result)
 {
-	return result->by_path || result->sent >= PAIRS_PROBES_LEAST;
+	return result->sent >= PAIRS_PROBES_LEAST;
 }
 
 static bool has_delays(const struct pairs_pair *result)
 {
-	return result->sent >= PAIRS_PROBES_LEAST && result->out_ns > 0 && result->in_ns > 0;
+	return pairs_is_measured(result) && !result->used && result->out_ns > 0 &&
+	       result->in_ns > 0;
 }
 
 static void limit_of(const struct pairs_pair *results, size_t count, unsigned int class,
@@ -180,8 +181,6 @@ static unsigned int judge_size(const struct pairs_pair *result)
 unsigned int pairs_judge(const struct pairs_pair *result,
 			 const struct pairs_limit limits[PAIRS_CLASSES])
 {
-	if (result->by_path)
-		return result->silent_paths ? 1u << PAIRS_SILENT : judge_size(result);
 	if (!pairs_is_measured(result))
 		return 0;
 	if (!result->replied)

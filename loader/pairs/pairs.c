@@ -165,7 +165,6 @@ static void lane_begin(struct pairs *pairs, struct pairs_lane *lane, uint64_t ro
 	uint64_t cycle = rotation_cycle(lane->count);
 	const struct member *other;
 	struct pairs_pair *result;
-	struct esc_path_key key;
 	struct pathpacket packet;
 
 	lane->sent = lane->echoes = 0;
@@ -177,7 +176,7 @@ static void lane_begin(struct pairs *pairs, struct pairs_lane *lane, uint64_t ro
 	other = lane->others[lane->partner];
 	result = &lane->results[lane->partner];
 	*result = (struct pairs_pair){.class = (uint8_t)class_of(lane->self, other)};
-	key = (struct esc_path_key){lane->own.address, other->address};
+	lane->key = (struct esc_path_key){lane->own.address, other->address};
 	packet = (struct pathpacket){
 		.from = lane->own.address,
 		.to = other->address,
@@ -185,11 +184,9 @@ static void lane_begin(struct pairs *pairs, struct pairs_lane *lane, uint64_t ro
 		.target = graph_member_id(other->host),
 		.flags = lane->own.plane == FLEET_PLANE_FRONTEND ? ESC_PROBE_PLANE : 0,
 	};
-	/* Their requests have numbers of their own, and one size. */
-	result->by_path = paths_has(pairs->paths, &key);
-	result->silent_paths = paths_are_silent(pairs->paths, &key);
-	if (!result->by_path && pathsend_add(paths_sender(pairs->paths), lane->own.interface,
-					     &packet, 0, &lane->sending))
+	result->used = paths_has(pairs->paths, &lane->key);
+	if (!result->used && pathsend_add(paths_sender(pairs->paths), lane->own.interface, &packet,
+					  0, &lane->sending))
 		lane->partner = ROTATION_NONE;
 }
 
@@ -211,10 +208,18 @@ static uint16_t sport_of(const struct pairs *pairs, const struct pairs_lane *lan
 static void send_probes(struct pairs *pairs, struct pairs_lane *lane, unsigned int due)
 {
 	struct pairs_pair *result = &lane->results[lane->partner];
+	struct pathsend_pair *sending =
+		result->used ? paths_sending(pairs->paths, &lane->key) : lane->sending;
 
+	/* A queue pair came or went in this round: what was sent tells nothing. */
+	if (lane->sent < PAIRS_PROBES && result->used != paths_has(pairs->paths, &lane->key)) {
+		*result = (struct pairs_pair){};
+		lane_end(pairs, lane);
+		return;
+	}
 	/* A loop that is late sends at a higher rate for a while, and not all at once. */
-	for (unsigned int i = 0; lane->sending && lane->sent < due && i < PAIRS_BURST; i++) {
-		if (pathsend_try(paths_sender(pairs->paths), lane->sending,
+	for (unsigned int i = 0; sending && lane->sent < due && i < PAIRS_BURST; i++) {
+		if (pathsend_try(paths_sender(pairs->paths), sending,
 				 sport_of(pairs, lane, lane->sent), PATHPACKET_HOP_LIMIT,
 				 &lane->sequence[lane->sent])) {
 			pairs->failed++;
@@ -361,8 +366,8 @@ static void run_on(struct pairs *pairs, uint64_t round, uint64_t fabric_ns)
 			continue;
 		pairs_at(&pairs->plan, fabric_ns, lane->index > lane->partner, &round, &probes,
 			 &echoes);
-		send_probes(pairs, lane, probes);
 		send_echo(pairs, lane, echoes);
+		send_probes(pairs, lane, probes);
 	}
 }
 

@@ -52,7 +52,7 @@ static json_t *fault_json(const struct pairs_lane *lane, uint32_t at, enum pairs
 }
 
 struct sums {
-	uint64_t pairs, by_path, sent, replied, full, small;
+	uint64_t pairs, used, sent, replied, full, small;
 	uint64_t faults[PAIRS_FAULTS];
 };
 
@@ -61,7 +61,7 @@ static void put_sums(json_t *object, const struct sums *sums)
 	json_t *counts = json_object();
 
 	json_put_count(object, "measured", sums->pairs);
-	json_put_count(object, "by_path", sums->by_path);
+	json_put_count(object, "used", sums->used);
 	json_put_count(object, "sent", sums->sent);
 	json_put_count(object, "lost", sums->sent - sums->replied);
 	json_put_count(object, "full_size_replied", sums->full);
@@ -149,7 +149,7 @@ static json_t *lane_json(const struct pairs *pairs, const struct pairs_lane *lan
 		if (i == lane->partner || !pairs_is_measured(result))
 			continue;
 		sums.pairs++;
-		sums.by_path += result->by_path;
+		sums.used += result->used;
 		sums.sent += result->sent;
 		sums.replied += result->replied;
 		sums.full += result->full_replied;

@@ -226,12 +226,11 @@ bool paths_has(const struct paths *paths, const struct esc_path_key *key)
 	return paths_find(paths, key);
 }
 
-bool paths_are_silent(const struct paths *paths, const struct esc_path_key *key)
+struct pathsend_pair *paths_sending(const struct paths *paths, const struct esc_path_key *key)
 {
 	const struct paths_pair *pair = paths_find(paths, key);
 
-	return pair && pair->replied_ns && paths_are_probed(paths) &&
-	       !paths_pair_replies(pair, time_local_ns());
+	return pair ? pair->sending : NULL;
 }
 
 struct pathsend *paths_sender(struct paths *paths)

@@ -147,8 +147,11 @@ typedef void paths_tick_fn(void *context, uint64_t now_local_ns);
 void paths_on_tick(struct paths *paths, paths_tick_fn *fn, void *context);
 /* Whether queue pairs use the two addresses, so that candidate paths between them are probed. */
 bool paths_has(const struct paths *paths, const struct esc_path_key *key);
-/* The same, and none of their probes is replied to any more. */
-bool paths_are_silent(const struct paths *paths, const struct esc_path_key *key);
+/*
+ * What sends these probes: the only one that may send path requests between the two addresses, for
+ * the peer drops a number that it has seen. NULL: none is open. Until paths' next timer.
+ */
+struct pathsend_pair *paths_sending(const struct paths *paths, const struct esc_path_key *key);
 /*
  * For other path requests: the thread that sends them, and a function that gets the records of
  * replies to those of no candidate path, surveys included. NULL: none.

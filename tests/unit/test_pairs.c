@@ -266,13 +266,12 @@ Test(pairs, each_fault_is_found_alone)
 		list[at].sent = list[at].replied = PAIRS_PROBES_LEAST - 1;
 		list[at].out_ns = 90000;
 		cr_expect_eq(judge(list, at), 0, "too little was sent");
-		list[at].by_path = true;
-		list[at].replied = 0;
-		cr_expect_eq(judge(list, at), 0, "it was left to candidate paths");
-		list[at].full_replied = 0;
-		cr_expect_eq(judge(list, at), 1u << PAIRS_MTU, "whose requests have one size");
-		list[at].silent_paths = true;
-		cr_expect_eq(judge(list, at), 1u << PAIRS_SILENT, "these have no replies");
+		list[at].sent = list[at].replied = PAIRS_PROBES;
+		cr_expect_eq(judge(list, at), 1u << PAIRS_LATENCY);
+		list[at].used = true;
+		cr_expect_eq(judge(list, at), 0, "packets of queue pairs are in the delay");
+		list[at].replied--;
+		cr_expect_eq(judge(list, at), 1u << PAIRS_LOSS, "lost is lost");
 	}
 }
 
