@@ -2,6 +2,7 @@
 #include "core.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <signal.h>
@@ -10,11 +11,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/explain.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "base/readfile.h"
 #include "base/units.h"
 #include "maps/maps.h"
 
@@ -228,11 +229,16 @@ void core_took(struct core *core, const char *name, uint64_t since_local_ns)
 
 uint64_t core_cpu_wait_ns(void)
 {
+	static int fd = -1; /* the loop's, each time: opening it takes longer than reading */
 	uint64_t wait_ns = 0;
-	char text[80];
+	char text[80] = "";
 
-	readtext(text, sizeof(text), "/proc/thread-self/schedstat");
-	return sscanf(text, "%*u %" SCNu64, &wait_ns) == 1 ? wait_ns : 0;
+	if (fd < 0)
+		fd = open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
+	return pread(fd, text, sizeof(text) - 1, 0) > 0 &&
+			       sscanf(text, "%*u %" SCNu64, &wait_ns) == 1
+		       ? wait_ns
+		       : 0;
 }
 
 /* Names what took most of it; `unknown`: the process was stopped, or the machine. */

@@ -263,8 +263,8 @@ int core_run(struct core *core, core_run_fn *fn, void *context);
 /* CLOCK_MONOTONIC of the last one, from any thread; 0: none. */
 uint64_t core_last_beat(const struct core *core);
 /*
- * How long the calling thread could run since it began, and other threads had its CPU, by the
- * kernel's sched_info (proc(5), schedstat). 0: the kernel does not count it.
+ * How long the thread of the loop, the only one that calls it, could run since it began, and other
+ * threads had its CPU, by the kernel's sched_info (proc(5), schedstat). 0: it is not counted.
  */
 uint64_t core_cpu_wait_ns(void);
 /* @name, a literal, was worked on since then: the event names what took longest. */

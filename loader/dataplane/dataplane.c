@@ -14,6 +14,7 @@
 #include "net/rtnl.h"
 
 #define DATAPLANE_TICK_NS 1000000000ull
+#define SHOWN_NS 1000000000ull
 
 struct dataplane {
 	struct pins *pins;
@@ -73,7 +74,8 @@ int dataplane_port(const struct dataplane *dataplane, unsigned int slot, struct 
 	if (err)
 		return err;
 	/* While RTNL is held, as it was read last. */
-	if (strcmp(shown->name, port->name) || !rtnl_wait(CORE_RTNL_MS))
+	if (strcmp(shown->name, port->name) ||
+	    (time_local_ns() - shown->read_local_ns > SHOWN_NS && !rtnl_wait(CORE_RTNL_MS)))
 		port_describe(port, &out->counts, shown);
 	out->info = *shown;
 	return 0;
@@ -635,14 +637,25 @@ static int dataplane_accept(void *self, const struct config *config, char **erro
 	return 0;
 }
 
-/* Links that came or went; re-attaches after a NIC returned. */
-static void dataplane_links_changed(void *self)
+/* What is shown next is of now. */
+static void read_again(const struct dataplane *dataplane)
 {
-	struct dataplane *dataplane = self;
+	for (unsigned int slot = 0; slot < ESC_PORTS_MAX; slot++)
+		dataplane->shown[slot].read_local_ns = 0;
+}
 
+/* Re-attaches after a NIC returned. */
+static void watch_ports(struct dataplane *dataplane)
+{
 	for (unsigned int i = 0; i < dataplane->count; i++)
 		port_tick(&dataplane->ports[i], dataplane->off, time_local_ns());
 	stack_watch(dataplane->ports, dataplane->count);
+}
+
+static void dataplane_links_changed(void *self)
+{
+	watch_ports(self);
+	read_again(self);
 }
 
 static void dataplane_tick(void *self, uint64_t now_local_ns)
@@ -654,7 +667,7 @@ static void dataplane_tick(void *self, uint64_t now_local_ns)
 	watch_control(dataplane);
 	write_receipts(dataplane, &dataplane->core->config->receipts);
 	if (!rtnl_wait(CORE_RTNL_MS))
-		dataplane_links_changed(dataplane);
+		watch_ports(dataplane);
 }
 
 /* Whether its maps can be read. */
@@ -675,9 +688,11 @@ static void dataplane_status(void *self, json_t *status)
 	struct esc_reason_count counts[ESC_REASON_MAX];
 	const struct dataplane *dataplane = self;
 	struct port_facts ports[ESC_PORTS_MAX];
-	unsigned int count = dataplane_read_ports(dataplane, ports);
 	json_t *list = json_array(), *one;
+	unsigned int count;
 
+	read_again(dataplane); /* an operator may have changed something just now */
+	count = dataplane_read_ports(dataplane, ports);
 	for (unsigned int i = 0; i < count; i++) {
 		one = port_json(&ports[i].info, &ports[i].counts);
 		json_put(one, "mode", core_mode(dataplane->core, (int)ports[i].info.index));

@@ -68,6 +68,7 @@ struct port_info {
 	char visibility_note[256];
 	char offload_note[256]; /* MTU or offloads that attaching took, "" none */
 	struct port_order before;
+	uint64_t read_local_ns; /* when */
 };
 
 struct port_facts {
@@ -75,7 +76,7 @@ struct port_facts {
 	struct esc_port_counts counts;
 };
 
-/* Fresh facts about the port in @slot; -ENODEV: none is served there. */
+/* Fresh counts of the port in @slot, and facts, a second old at most. -ENODEV: none is served. */
 int dataplane_port(const struct dataplane *dataplane, unsigned int slot, struct port_facts *out);
 /* All that are served, with their visibility as far as it is known. Returns how many. */
 unsigned int dataplane_read_ports(const struct dataplane *dataplane,

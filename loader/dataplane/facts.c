@@ -91,6 +91,7 @@ void port_describe(const struct port *port, const struct esc_port_counts *counts
 		.xdp_via = port->record.xdp_via,
 		.tc_via = port->record.tc_via,
 		.before = port->before,
+		.read_local_ns = time_local_ns(),
 	};
 	memcpy(out->name, port->name, sizeof(out->name));
 	if (!rtnl_link(port->name, &link)) {
