@@ -301,19 +301,6 @@ int fleet_read_take(struct fleet *fleet, struct fleet_read *read, uint64_t now_n
 	return 1;
 }
 
-int fleet_poll(struct fleet *fleet, uint64_t now_ns, char **error)
-{
-	struct fleet_read *read = fleet_read_new(fleet);
-	int err;
-
-	if (!read)
-		return fleet->path ? -ENOMEM : 0;
-	fleet_read_run(read);
-	err = fleet_read_take(fleet, read, now_ns, error);
-	fleet_read_free(read);
-	return err;
-}
-
 /* That of the plan, or one that is made in @scratch. */
 static const struct roster *roster_of(const struct members *members, const char *host,
 				      struct roster *scratch, int *err)

@@ -196,16 +196,11 @@ struct members *fleet_set(struct fleet *fleet, const char *path, struct members 
 struct members *fleet_offer(struct fleet *fleet, const char *path, struct members *members,
 			    uint64_t now_ns);
 /*
- * Reads the file when it is another one than last time. 1: its members, or those that were held
- * back until now, are in force and all subscribers were called; 0: unchanged, held back, or away
- * while it is replaced; -errno and *@error: refused, the old members stay in force.
- * @now_ns: CLOCK_MONOTONIC.
- */
-int fleet_poll(struct fleet *fleet, uint64_t now_ns, char **error);
-
-/*
- * The same in parts, since the file's disk may not respond: fleet_read_run() may be in another
- * thread. fleet_read_new(): NULL without a members file, or without memory.
+ * Reads the file when it is another one than last time; in parts, since its disk may not respond:
+ * fleet_read_run() may be in another thread. fleet_read_new(): NULL without a members file, or
+ * without memory. fleet_read_take(): 1: its members, or those that were held back until now, are in
+ * force and all subscribers were called; 0: unchanged, held back, or away while it is replaced;
+ * -errno and *@error: refused, the old members stay in force. @now_ns: CLOCK_MONOTONIC.
  */
 struct fleet_read;
 struct fleet_read *fleet_read_new(const struct fleet *fleet);
@@ -343,9 +338,6 @@ void roster_free(struct roster *roster);
  */
 size_t roster_missing(const struct roster *of, const struct roster *other,
 		      void (*found)(void *context, const char *host), void *context);
-
-/* NULL: no such member. */
-const struct roster_member *roster_find(const struct roster *roster, uint64_t id);
 
 /*
  * --- what a host makes of a list: its rosters and meshes ---

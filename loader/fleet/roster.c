@@ -101,14 +101,6 @@ size_t roster_missing(const struct roster *of, const struct roster *other,
 	return missing;
 }
 
-const struct roster_member *roster_find(const struct roster *roster, uint64_t id)
-{
-	for (size_t i = 0; i < roster->count; i++)
-		if (roster->ids[i] == id)
-			return &roster->list[i];
-	return NULL;
-}
-
 /* --- the plan --- */
 
 static int plan_fill(struct fleet_plan *plan, const struct members *members)

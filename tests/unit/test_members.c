@@ -9,6 +9,18 @@
 #include "base/address.h"
 #include "fleet/fleet.h"
 
+static int fleet_poll(struct fleet *fleet, uint64_t now_ns, char **error)
+{
+	struct fleet_read *read = fleet_read_new(fleet);
+	int err;
+
+	cr_assert(read);
+	fleet_read_run(read);
+	err = fleet_read_take(fleet, read, now_ns, error);
+	fleet_read_free(read);
+	return err;
+}
+
 static struct members *parse(const char *text, char **error)
 {
 	struct members *members = NULL;
