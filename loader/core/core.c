@@ -227,14 +227,16 @@ void core_took(struct core *core, const char *name, uint64_t since_local_ns)
 	core->pause.slowest_ns = took_ns;
 }
 
-uint64_t core_cpu_wait_ns(void)
+int core_open_cpu_wait(void)
 {
-	static int fd = -1; /* the loop's, each time: opening it takes longer than reading */
+	return open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
+}
+
+uint64_t core_cpu_wait_ns(int fd)
+{
 	uint64_t wait_ns = 0;
 	char text[80] = "";
 
-	if (fd < 0)
-		fd = open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
 	return pread(fd, text, sizeof(text) - 1, 0) > 0 &&
 			       sscanf(text, "%*u %" SCNu64, &wait_ns) == 1
 		       ? wait_ns
@@ -282,11 +284,14 @@ static void check_system_clock(struct core *core)
 
 static uint64_t heartbeat_tick(void *context, uint64_t now_ns)
 {
+	static int cpu_fd = -1; /* of the loop: opening it takes longer than reading */
 	struct core *core = context;
 	struct core_pause *pause = &core->pause;
-	uint64_t gap_ns = pause->beat_local_ns ? now_ns - pause->beat_local_ns : 0;
-	uint64_t waited_ns = core_cpu_wait_ns();
+	uint64_t gap_ns = pause->beat_local_ns ? now_ns - pause->beat_local_ns : 0, waited_ns;
 
+	if (cpu_fd < 0)
+		cpu_fd = core_open_cpu_wait();
+	waited_ns = core_cpu_wait_ns(cpu_fd);
 	core_beat(core);
 	pause->beat_local_ns = now_ns;
 	if (gap_ns > pause->longest_ns)

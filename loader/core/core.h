@@ -263,10 +263,11 @@ int core_run(struct core *core, core_run_fn *fn, void *context);
 /* CLOCK_MONOTONIC of the last one, from any thread; 0: none. */
 uint64_t core_last_beat(const struct core *core);
 /*
- * How long the thread of the loop, the only one that calls it, could run since it began, and other
- * threads had its CPU, by the kernel's sched_info (proc(5), schedstat). 0: it is not counted.
+ * How long the thread that opened @fd could run since it began, and other threads had its CPU, by
+ * the kernel's sched_info (proc(5), schedstat). 0: it is not counted. The wait of now is not in it.
  */
-uint64_t core_cpu_wait_ns(void);
+uint64_t core_cpu_wait_ns(int fd);
+int core_open_cpu_wait(void); /* of this thread; the caller closes it. -1: it is not counted */
 /* @name, a literal, was worked on since then: the event names what took longest. */
 void core_took(struct core *core, const char *name, uint64_t since_local_ns);
 

@@ -33,6 +33,9 @@ struct core_worker {
 	struct core_wait wait;
 	sd_event_source *source;
 
+	int cpu_fd;	      /* core_open_cpu_wait() of the thread, set by it; -1: none yet */
+	uint64_t cpu_wait_ns; /* of the thread, when the job began */
+
 	pthread_mutex_t mutex; /* of what follows */
 	pthread_cond_t begun, ended;
 	bool running; /* there is a thread */
@@ -49,7 +52,14 @@ static void destroy(struct core_worker *worker)
 	pthread_cond_destroy(&worker->ended);
 	if (worker->fd >= 0)
 		close(worker->fd);
+	if (worker->cpu_fd >= 0)
+		close(worker->cpu_fd);
 	free(worker);
+}
+
+static uint64_t cpu_wait_ns(const struct core_worker *worker)
+{
+	return core_cpu_wait_ns(__atomic_load_n(&worker->cpu_fd, __ATOMIC_RELAXED));
 }
 
 static void *run(void *context)
@@ -60,6 +70,7 @@ static void *run(void *context)
 	sigfillset(&all);
 	pthread_sigmask(SIG_BLOCK, &all, NULL);
 	prctl(PR_SET_NAME, worker->kind->name);
+	__atomic_store_n(&worker->cpu_fd, core_open_cpu_wait(), __ATOMIC_RELAXED);
 	pthread_mutex_lock(&worker->mutex);
 	while (!worker->abandoned) {
 		void *job = worker->over ? NULL : worker->job;
@@ -130,6 +141,7 @@ int core_worker_new(struct core *core, struct core_worker **out, const struct co
 	worker->context = context;
 	worker->core = core;
 	worker->wait.name = kind->name;
+	worker->cpu_fd = -1;
 	pthread_mutex_init(&worker->mutex, NULL);
 	pthread_cond_init(&worker->begun, NULL);
 	pthread_condattr_init(&clock);
@@ -177,6 +189,7 @@ int core_worker_start(struct core_worker *worker, void *job)
 	if (!err) {
 		worker->job = job;
 		worker->wait.since_ns = time_local_ns();
+		worker->cpu_wait_ns = cpu_wait_ns(worker);
 		pthread_cond_signal(&worker->begun);
 	}
 	pthread_mutex_unlock(&worker->mutex);
@@ -229,9 +242,19 @@ void core_worker_free(struct core_worker *worker)
 
 /* --- who is late --- */
 
-static void check(struct core *core, struct core_wait *wait, uint64_t now_ns)
+/* That a busy host has no CPU for a worker is neither a disk nor RTNL. */
+static bool is_late(const struct core_wait *wait, const struct core_worker *worker, uint64_t now_ns)
 {
-	bool late = wait->since_ns && now_ns - wait->since_ns > CORE_LATE_NS;
+	if (!wait->since_ns || now_ns - wait->since_ns <= CORE_LATE_NS)
+		return false;
+	return !worker ||
+	       now_ns - wait->since_ns + worker->cpu_wait_ns - CORE_LATE_NS > cpu_wait_ns(worker);
+}
+
+static void check(struct core *core, struct core_wait *wait, const struct core_worker *worker,
+		  uint64_t now_ns)
+{
+	bool late = is_late(wait, worker, now_ns);
 
 	if (late && !wait->late_since_ns) {
 		wait->late_since_ns = wait->since_ns;
@@ -260,9 +283,9 @@ void core_check_late(struct core *core, uint64_t now_ns)
 	core->waits[CORE_WAIT_RTNL] = (struct core_wait){"RTNL", rtnl_asked_since(),
 							 core->waits[CORE_WAIT_RTNL].late_since_ns};
 	for (unsigned int i = 0; i < CORE_WAITS; i++)
-		check(core, &core->waits[i], now_ns);
+		check(core, &core->waits[i], NULL, now_ns);
 	for (struct core_worker *worker = core->workers; worker; worker = worker->next)
-		check(core, &worker->wait, now_ns);
+		check(core, &worker->wait, worker, now_ns);
 }
 
 static void put_late(json_t *list, const struct core_wait *wait, uint64_t now_ns)

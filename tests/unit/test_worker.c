@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Workers of the core, and log lines that nothing reads. */
 #include <criterion/criterion.h>
+#include <pthread.h>
+#include <sched.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <systemd/sd-event.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "fakes.h"
@@ -122,6 +125,56 @@ Test(worker, one_that_is_late_is_reported_until_it_ends)
 	late = core_late(&world.core);
 	cr_expect_eq(json_array_size(late), 0);
 	json_decref(late);
+	core_worker_free(worker);
+}
+
+/* The CPU's other threads take most of it: the job needs 0.4 s of its own. */
+static bool others_end;
+
+static void *take_cpu(void *unused)
+{
+	while (!__atomic_load_n(&others_end, __ATOMIC_RELAXED))
+		;
+	return unused;
+}
+
+static void compute(void *job)
+{
+	struct timespec used;
+
+	(void)job;
+	do
+		clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+	while (!used.tv_sec && used.tv_nsec < 400000000);
+	__atomic_fetch_add(&worked, 1, __ATOMIC_SEQ_CST);
+}
+
+static const struct core_work computing = {"computing", compute, done, job_free};
+
+Test(worker, one_without_a_cpu_is_not_late)
+{
+	uint64_t begun_ns = time_local_ns(), took_ns;
+	struct core_worker *worker;
+	pthread_t others[4];
+	cpu_set_t one;
+
+	CPU_ZERO(&one);
+	CPU_SET(sched_getcpu(), &one);
+	cr_assert_eq(sched_setaffinity(0, sizeof(one), &one), 0);
+	cr_assert_geq(core_worker_new(&world.core, &worker, &computing, &world), 0);
+	for (int i = 0; i < 4; i++)
+		cr_assert_eq(pthread_create(&others[i], NULL, take_cpu, NULL), 0);
+	cr_assert_eq(core_worker_start(worker, strdup("a job")), 0);
+	while (!__atomic_load_n(&worked, __ATOMIC_SEQ_CST)) {
+		sd_event_run(world.event, 50000);
+		core_check_late(&world.core, time_local_ns());
+	}
+	took_ns = time_local_ns() - begun_ns;
+	__atomic_store_n(&others_end, true, __ATOMIC_RELAXED);
+	for (int i = 0; i < 4; i++)
+		pthread_join(others[i], NULL);
+	cr_expect_gt(took_ns, 5 * SECOND_NS / 4, "it was held up: %lu ns", took_ns);
+	cr_expect_eq(count_of("worker_late"), 0);
 	core_worker_free(worker);
 }
 
