@@ -2,7 +2,6 @@
 /* escapement-alert(8): follows the events of the daemon, and sends alerts. */
 #include <curl/curl.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <getopt.h>
 #include <signal.h>
 #include <stdio.h>

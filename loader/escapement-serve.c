@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* escapement-serve(8): what the daemon knows, over HTTP, read-only. */
-#include <errno.h>
 #include <getopt.h>
 #include <poll.h>
 #include <signal.h>

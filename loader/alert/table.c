@@ -4,7 +4,6 @@
  * to the one that ends it. It is known by its labels, which neither a restart of the daemon nor one
  * of ours changes, so that an Alertmanager takes it for the same one.
  */
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Queue pairs that processes outside of any job have: they use the NIC that a job is about to get.
  */
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 

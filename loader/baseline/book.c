@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* All series by key, and which destination or NIC of this host those that are slower are of. */
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -130,7 +130,6 @@ static void gather_qps(const struct gathering *gathering)
 		const struct qp_entry *entry = &entries[i];
 		const char *port = dataplane_port_name(baselines->dataplane, entry->key.port);
 		struct baseline_key key = {.dst = entry->key.dst, .kind = BASELINE_QP};
-
 		double mean = mean_message(&entry->qp);
 
 		if (!is_sending(entry) || mean < 1 || !port)

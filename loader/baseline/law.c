@@ -112,7 +112,6 @@ static void compare_with(struct baseline_series *series, const struct baseline_l
 			 unsigned int hour, float bound, uint64_t now_ns)
 {
 	const struct baseline_slot *slot = worst_slot(series, hour + BASELINE_SLOTS - 1, 3);
-
 	const struct baseline_slot *own;
 
 	series->need = 0;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The delays of the last pages of `top`, as a line of bars for each queue pair. */
-#include <string.h>
 #include <sys/param.h>
 
 #include "base/json.h"

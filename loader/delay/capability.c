@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Delays of queue pairs as a capability: the poll of the maps, `qp` and `status`. */
-#include <errno.h>
 #include <string.h>
 
 #include "base/explain.h"

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The verb job, what `qp` shows of jobs, and the metrics. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/address.h"

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Events with their evidence, the reply to `links`, `status` and metrics. */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/address.h"

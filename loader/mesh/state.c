@@ -8,7 +8,6 @@
 #include <endian.h>
 #include <jansson.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/address.h"
 #include "base/json.h"

@@ -7,7 +7,6 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <arpa/inet.h>
-#include <errno.h>
 #include <linux/if_ether.h>
 #include <string.h>
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Events, the reply to `failover`, and metrics of NIC failover. */
-#include <stdlib.h>
 #include <string.h>
 #include <systemd/sd-event.h>
 #include <unistd.h>

@@ -4,7 +4,6 @@
  * size, cannot, that a packet of the interface's MTU arrives. A socket of its own for each address,
  * since the kernel gives a raw socket all messages to its address.
  */
-#include <endian.h>
 #include <errno.h>
 #include <net/if.h> /* ahead of linux/icmp.h, which has its own otherwise */
 

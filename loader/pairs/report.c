@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The replies to the verbs: what a run found, by NIC of this host. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/address.h"

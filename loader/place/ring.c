@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* An order for ring collectives: each rank sends to the next. */
-#include <stdlib.h>
 
 #include "internal.h"
 

@@ -10,7 +10,6 @@
 #include <netinet/udp.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/address.h"
 #include "base/array.h"

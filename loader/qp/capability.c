@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Queue pairs and their owners as a capability. */
-#include <errno.h>
 #include <string.h>
 
 #include "base/explain.h"

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The page of an audit: groups, NICs, and what failed or is not known. */
-#include <errno.h>
 #include <string.h>
 
 #include "base/json.h"

@@ -5,7 +5,6 @@
  */
 #include "serve.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <microhttpd.h>
 #include <netdb.h>

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Rails against their siblings, and a topology against an earlier one. */
-#include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/explain.h"
