@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/readfile.h"
 #include "internal.h"
 
 #define SHM_BYTES_LEAST (8ll << 30) /* NCCL maps some 10 MiB for each pair of local ranks */

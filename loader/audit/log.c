@@ -11,7 +11,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/json.h"
 #include "internal.h"
 
 #define RECORD_BYTES_MOST 8192 /* PRINTKRB_RECORD_MAX and its prefix; a longer one is cut */

@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "base/child.h"
-#include "base/json.h"
 #include "base/units.h"
 #include "internal.h"
 #include "net/iblinks.h"

@@ -6,7 +6,6 @@
 
 #include "base/json.h"
 #include "base/now.h"
-#include "base/units.h"
 #include "cli.h"
 
 #define REPLY_SECONDS 10	 /* a daemon that hangs is one more reason */

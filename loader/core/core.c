@@ -17,7 +17,6 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/units.h"
-#include "maps/maps.h"
 
 #define TICK_SLACK_NS 20000000ull
 #define HEARTBEAT_SLACK_NS 10000000ull

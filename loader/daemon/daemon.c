@@ -10,7 +10,6 @@
 
 #include "api/api.h"
 #include "base/explain.h"
-#include "base/log.h"
 #include "dataplane/dataplane.h"
 #include "fleet/fleet.h"
 #include "net/rtnl.h"

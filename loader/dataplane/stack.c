@@ -5,7 +5,6 @@
 
 #include <string.h>
 
-#include "base/log.h"
 #include "base/units.h"
 #include "net/rtnl.h"
 

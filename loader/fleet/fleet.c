@@ -9,10 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/address.h"
-#include "base/explain.h"
 #include "base/readfile.h"
-#include "clocksync/graph.h"
 
 /* --- the list in force: a good file replaces it, a bad one changes nothing --- */
 

@@ -2,7 +2,6 @@
 /* The verb job, what `qp` shows of jobs, and the metrics. */
 #include <string.h>
 
-#include "base/address.h"
 #include "base/json.h"
 #include "internal.h"
 

@@ -14,7 +14,6 @@
 #include "core/core.h"
 #include "dataplane/dataplane.h"
 #include "internal.h"
-#include "clocksync/local.h"
 #include "net/rtnl.h"
 
 #define TICK_SLACK_NS 1000000

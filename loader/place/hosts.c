@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/explain.h"
-#include "base/json.h"
 #include "internal.h"
 
 #define TIERS 4 /* those of place_tier, and one for NICs whose leaf is not known */

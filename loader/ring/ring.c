@@ -10,7 +10,6 @@
 #include "base/explain.h"
 #include "base/json.h"
 #include "base/now.h"
-#include "base/units.h"
 #include "internal.h"
 
 #define POLL_MS 100

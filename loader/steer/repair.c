@@ -15,7 +15,6 @@
 
 #include "base/address.h"
 #include "base/explain.h"
-#include "base/json.h"
 #include "base/log.h"
 #include "internal.h"
 #include "repair.skel.h"

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "base/log.h"
 #include "internal.h"
 
 #define THRESHOLD_METRICS(X)                                                                       \
