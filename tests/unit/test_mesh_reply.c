@@ -590,6 +590,43 @@ Test(mesh_reply, a_host_that_is_silent_since_the_start_may_be_starting_too)
 	cr_expect_eq(peer->facts.state, PEER_DOWN);
 }
 
+/* As when a tenth of mesh.loss_after is over: the pair has lost 1 of 100 of its probes since. */
+static void end_tenth(struct mesh_peer *peer, uint64_t now_ns)
+{
+	peer->edge->losses.replied += 990;
+	peer->facts.lost += 10;
+	mesh.faults.loss_number = 0;
+	mesh_observe(&mesh, now_ns);
+}
+
+Test(mesh_reply, a_time_in_which_a_pair_was_lost_whole_is_no_loss_of_a_part)
+{
+	static const struct fleet_mesh one = {.own_count = 1, .rail_count = 1};
+	struct mesh_peer *peer = add(0, "h2");
+	uint64_t now_ns = peer->received_ns;
+
+	core.events = NULL;
+	config.mesh.loss_after_ns = 600 * S;
+	mesh.planes[0].mesh = &one;
+	mesh.planes[0].nics[0].on = true;
+	peer->replied_ns = now_ns;
+	end_tenth(peer, now_ns);
+	end_tenth(peer, now_ns);
+	cr_expect_eq(peer->loss.count, 2);
+	mesh_observe(&mesh, now_ns + 2 * S);
+	peer->received_ns = peer->replied_ns = now_ns + 3 * S;
+	mesh_observe(&mesh, now_ns + 3 * S);
+	end_tenth(peer, now_ns + 3 * S);
+	cr_expect_eq(peer->loss.count, 2, "nothing was received for a time");
+	end_tenth(peer, now_ns + 3 * S);
+	cr_expect_eq(peer->loss.count, 3, "all the time of the next one");
+	peer->received_ns = now_ns + 5 * S;
+	peer->unreplied = true;
+	mesh_observe(&mesh, now_ns + 5 * S);
+	end_tenth(peer, now_ns + 5 * S);
+	cr_expect_eq(peer->loss.count, 3, "nothing was replied to for a time");
+}
+
 Test(mesh_reply, names_of_racks_are_forgotten_with_their_member_list)
 {
 	struct mesh_peer *peer = add(3, "h2");
