@@ -242,13 +242,17 @@ void core_worker_free(struct core_worker *worker)
 
 /* --- who is late --- */
 
-/* That a busy host has no CPU for a worker is neither a disk nor RTNL. */
+/*
+ * That a busy host has no CPU for a worker is neither a disk nor RTNL. What a thread waits for may
+ * have begun after @now_ns was read.
+ */
 static bool is_late(const struct core_wait *wait, const struct core_worker *worker, uint64_t now_ns)
 {
-	if (!wait->since_ns || now_ns - wait->since_ns <= CORE_LATE_NS)
+	uint64_t late_ns = wait->since_ns + CORE_LATE_NS;
+
+	if (!wait->since_ns || now_ns <= late_ns)
 		return false;
-	return !worker ||
-	       now_ns - wait->since_ns + worker->cpu_wait_ns - CORE_LATE_NS > cpu_wait_ns(worker);
+	return !worker || now_ns + worker->cpu_wait_ns > late_ns + cpu_wait_ns(worker);
 }
 
 static void check(struct core *core, struct core_wait *wait, const struct core_worker *worker,

@@ -107,6 +107,8 @@ Test(worker, one_that_is_late_is_reported_until_it_ends)
 	json_t *late;
 
 	cr_assert_eq(core_worker_start(worker, strdup("a job")), 0);
+	core_check_late(&world.core, now_ns);
+	cr_expect_eq(count_of("worker_late"), 0, "it began after that time was read");
 	core_check_late(&world.core, now_ns + SECOND_NS / 2);
 	cr_expect_eq(count_of("worker_late"), 0);
 	core_check_late(&world.core, now_ns + 3 * SECOND_NS);
