@@ -56,6 +56,8 @@ class Tap:
         """Prints the plan, unless it was given. Returns the exit code."""
         if not self.plan:
             print(f"1..{self.number}", flush=True)
+        elif self.number != self.plan:
+            self.note(f"{self.number} test points, {self.plan} in the plan")
         return 1 if self.failed or not self.number or self.number != (self.plan or self.number) else 0
 
 
