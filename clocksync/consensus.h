@@ -46,6 +46,7 @@ struct consensus_peer {
 	double late_ns;		  /* the edge's lateness when corrected last */
 	double correct_ns;	  /* of its offset, held while its packets are late */
 	int64_t refused_since_ns; /* local; 0: not refused */
+	int64_t apart_since_ns; /* see hostclock_round(); local; 0: its time is within the bounds */
 	uint64_t rounds_used, rounds_refused;
 };
 

@@ -99,6 +99,17 @@ static bool is_lost(const struct hostclock *clock, int64_t now_ns)
 	       ns_sub(now_ns, clock->consensus.last_used_ns) > HOLDOVER_AFTER_NS;
 }
 
+static void mark_apart(struct consensus_peer *peer, const struct clock_view *view, double bound_ns,
+		       int64_t now_ns)
+{
+	double limit_ns = (bound_ns + view->bound_ns) / (peer->apart_since_ns ? 2 : 1);
+
+	if (!peer->refused_since_ns || fabs(peer->offset_ns) <= limit_ns)
+		peer->apart_since_ns = 0;
+	else if (!peer->apart_since_ns)
+		peer->apart_since_ns = now_ns;
+}
+
 enum clock_state hostclock_round(struct hostclock *clock, int64_t now_ns,
 				 const struct consensus_input *input, size_t count)
 {
@@ -119,6 +130,10 @@ enum clock_state hostclock_round(struct hostclock *clock, int64_t now_ns,
 	bound_compute(&clock->consensus, now_ns, clock->config.asymmetry_ns, clock->behind_ns,
 		      &clock->bound);
 	clock->bound.growth_ppb += clock->slew_ppb;
+	for (size_t i = 0; i < count; i++)
+		if (clock->consensus.peers[i].status != CONSENSUS_ABSENT)
+			mark_apart(&clock->consensus.peers[i], input[i].view, clock->bound.now_ns,
+				   now_ns);
 	clock->state = state_of(clock, now_ns);
 	model_finish(clock, now_ns);
 	return clock->state;

@@ -96,13 +96,15 @@ struct clock {
 	X(CLOCK_STATE, "clock_state", NOTICE, "The fabric clock is in another state.")             \
 	X(CLOCK_SUSPENDED, "clock_suspended", WARNING,                                             \
 	  "The machine was suspended, or paused: fabric time is reset.")                           \
-	X(CLOCK_REFUSED, "clock_refused", WARNING, "A peer is not used for the clock for 2 s.",    \
+	X(CLOCK_REFUSED, "clock_refused", WARNING,                                                 \
+	  "A peer is not used for the clock: its time differs for 2 s by more than its error "     \
+	  "bound and this host's.",                                                                \
 	  .about = EVENT_PEER, .begins = "clock_refused",                                          \
 	  .remedy = "See `escapement clock` and `escapement peers`.")                              \
-	X(CLOCK_ACCEPTED, "clock_accepted", NOTICE, "That peer is used again.",                    \
+	X(CLOCK_ACCEPTED, "clock_accepted", NOTICE, "The time of that peer agrees again.",         \
 	  .about = EVENT_PEER, .ends = "clock_refused")                                            \
 	X(CLOCK_FALSETICKER, "clock_falseticker", WARNING,                                         \
-	  "A peer is not used for the clock for 10 s: its time differs from all others.",          \
+	  "The time of a peer differs for 10 s by more than its error bound and this host's.",     \
 	  .about = EVENT_PEER, .begins = "clock_refused",                                          \
 	  .remedy = "See `escapement clock` on that host: its time or its probes are wrong.")      \
 	X(CLOCK_NIC_DIFFERS, "nic_timestamps_differ", WARNING,                                     \

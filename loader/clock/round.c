@@ -344,29 +344,31 @@ static void report_place(const struct clock *clock, const struct clock_place *pl
 							.seen = seen});
 }
 
-/* Refused for long while the others agree: it is a falseticker, or its path is asymmetric. */
+/* Apart for long while the others agree: it is a falseticker, or its path is asymmetric. */
 static void report_peer(struct clock *clock, struct clock_place *place, int64_t now_ns)
 {
 	const struct consensus_peer *peer = &clock->host.consensus.peers[place - clock->places];
-	int64_t refused_ns = peer->refused_since_ns ? now_ns - peer->refused_since_ns : 0;
+	int64_t apart_ns = peer->apart_since_ns ? now_ns - peer->apart_since_ns : 0;
 
-	if (peer->status == CONSENSUS_USED) {
+	if (peer->status == CONSENSUS_ABSENT)
+		return;
+	if (!peer->apart_since_ns) {
 		if (place->refused_reported)
 			report_place(clock, place, CLOCK_ACCEPTED, NULL);
 		place->refused_reported = place->falseticker_reported = false;
 		return;
 	}
-	if (peer->status == CONSENSUS_ABSENT || clock->host.state != CLOCK_SYNCED)
+	if (clock->host.state != CLOCK_SYNCED)
 		return;
-	if (refused_ns > REFUSED_REPORT_NS && !place->refused_reported) {
+	if (apart_ns > REFUSED_REPORT_NS && !place->refused_reported) {
 		place->refused_reported = true;
 		report_place(clock, place, CLOCK_REFUSED, estimate_json(peer));
 	}
-	if (refused_ns > FALSETICKER_REPORT_NS && !place->falseticker_reported) {
+	if (apart_ns > FALSETICKER_REPORT_NS && !place->falseticker_reported) {
 		place->falseticker_reported = true;
 		log_warning("peer %s is a falseticker: its time is %.0f ns off that of the others "
 			    "for %lld s, and is not used for the clock",
-			    place->host, -peer->offset_ns, (long long)(refused_ns / SECOND_NS));
+			    place->host, -peer->offset_ns, (long long)(apart_ns / SECOND_NS));
 		report_place(clock, place, CLOCK_FALSETICKER, estimate_json(peer));
 	}
 }

@@ -30,7 +30,8 @@ static const struct column clock_peers[] = {
 	{"KEPT", "pairs_kept/pairs_seen", FORMAT_SHARE,
 	 .help = "probe pairs that met no queue, and were used"},
 	{"CONSENSUS", "{consensus}<| {flagged:?(few clean pairs)|}|>", FORMAT_TEXT, COLUMN_LEFT,
-	 .help = "`used`; `refused_offset`, `refused_drift`: a falseticker; `unsure`: it agrees, "
+	 .help = "`used`; `refused_offset`, `refused_drift`: too far from the others, "
+		 "which is a fault only beyond the error bounds (events); `unsure`: it agrees, "
 		 "but queues on its path leave it worse than this clock; `absent`: no estimate; "
 		 "`nic_differs`: the timestamps of this host's NIC differ from those of its "
 		 "others; `differs`: other NIC pairs with the peer agree with the clock, and this "

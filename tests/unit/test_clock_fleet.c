@@ -135,6 +135,7 @@ struct stage {
 	size_t reports;	     /* of the first so many neighbors; 0: of all */
 	double lie_reach;    /* of falsetickers; 0: 0.75 */
 	double far_sigma_ns; /* of all edges but the first three; 0: as theirs */
+	uint32_t bound_ns;   /* in the neighbors' views */
 	int64_t now;
 };
 
@@ -165,6 +166,7 @@ static void stage_round(struct stage *stage, const double *lie, double reach)
 			stage->edges[i].offset_sigma_ns = stage->far_sigma_ns;
 		stage->views[i] = (struct clock_view){
 			.state = CLOCK_SYNCED,
+			.bound_ns = stage->bound_ns,
 			.reach = (uint16_t)((stage->lie_reach > 0 ? stage->lie_reach : 0.75) *
 					    CLOCK_REACH_ONE)};
 		if (!lie || lie[i] == 0)
@@ -216,9 +218,39 @@ Test(clock_consensus, falsetickers_are_refused_and_named)
 
 		cr_assert_eq(peer->status, i < 5 ? CONSENSUS_REFUSED_OFFSET : CONSENSUS_USED);
 		cr_assert_eq(peer->refused_since_ns != 0, i < 5);
+		cr_assert_eq(peer->apart_since_ns, peer->refused_since_ns);
 		if (i < 5)
 			cr_assert_geq(stage.now - peer->refused_since_ns, 19 * ROUND);
 	}
+}
+
+Test(clock_consensus, refused_within_the_bounds_of_both_is_not_apart)
+{
+	static const struct {
+		double off_ns;
+		bool apart;
+	} steps[] = {{100, false}, {900, false}, {3000, true},
+		     {900, true},  {100, false}, {3000, true}};
+	static struct stage stage;
+	const struct consensus_peer *peer = &stage.clock.consensus.peers[3];
+	double lie[12] = {0};
+
+	stage_init(&stage);
+	stage.bound_ns = 1000;
+	for (int i = 0; i < 30; i++)
+		stage_round(&stage, NULL, 1);
+	cr_assert_lt(stage.clock.bound.now_ns, 500);
+	for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) {
+		lie[3] = steps[i].off_ns;
+		for (int round = 0; round < 20; round++)
+			stage_round(&stage, lie, 1);
+		cr_assert_eq(peer->status, CONSENSUS_REFUSED_OFFSET);
+		cr_assert_eq(peer->apart_since_ns != 0, steps[i].apart, "%zu", i);
+	}
+	lie[3] = 0;
+	stage_round(&stage, lie, 1);
+	cr_assert_eq(peer->status, CONSENSUS_USED);
+	cr_assert_eq(peer->apart_since_ns, 0);
 }
 
 Test(clock_consensus, the_majority_does_not_move_and_a_minority_does)
