@@ -39,7 +39,7 @@ void hostclock_init(struct hostclock *clock, const struct hostclock_config *conf
  *
  * A refused neighbour is apart while its offset is larger than our bound and its own together: one
  * of the two is wrong. It ends when it is accepted, or at half of that. The gate alone is a few
- * deviations of good neighbours, which asymmetric queues of a busy host exceed for minutes.
+ * deviations of good neighbours, which queues of a busy host exceed for seconds.
  */
 enum clock_state hostclock_round(struct hostclock *clock, int64_t now_ns,
 				 const struct consensus_input *input, size_t count);

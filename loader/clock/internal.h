@@ -168,6 +168,8 @@ void clock_report(const struct clock *clock, unsigned int kind, const char *subj
 /* The same about a peer. */
 void clock_report_edge(const struct clock *clock, const struct clock_edge *edge, unsigned int kind,
 		       json_t *seen);
+/* Apart for long while the others agree: it is a falseticker, or its path is asymmetric. */
+void clock_report_place(struct clock *clock, struct clock_place *place, int64_t now_ns);
 void clock_write_view(struct clock *clock, const struct clock_view *view);
 void clock_write_anchor(struct clock *clock, const struct anchor_report *anchor);
 /* The host clock's model, into the map `clock` and the page. */

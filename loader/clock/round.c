@@ -344,8 +344,7 @@ static void report_place(const struct clock *clock, const struct clock_place *pl
 							.seen = seen});
 }
 
-/* Apart for long while the others agree: it is a falseticker, or its path is asymmetric. */
-static void report_peer(struct clock *clock, struct clock_place *place, int64_t now_ns)
+void clock_report_place(struct clock *clock, struct clock_place *place, int64_t now_ns)
 {
 	const struct consensus_peer *peer = &clock->host.consensus.peers[place - clock->places];
 	int64_t apart_ns = peer->apart_since_ns ? now_ns - peer->apart_since_ns : 0;
@@ -443,5 +442,5 @@ void clock_tick(struct clock *clock, uint64_t now_ns)
 	}
 	for (size_t i = 0; i < CONSENSUS_PEERS_MAX; i++)
 		if (clock->places[i].edges)
-			report_peer(clock, &clock->places[i], local_ns);
+			clock_report_place(clock, &clock->places[i], local_ns);
 }

@@ -512,3 +512,47 @@ Test(clock_reply, a_nic_that_is_not_probed_from_any_more)
 	json_decref(list);
 	forget_events();
 }
+
+/* The kinds of all events, in their order. */
+static void expect_events(const char *kinds)
+{
+	json_t *list = events_since(core.events, 0), *event;
+	char shown[128] = "";
+	size_t i;
+
+	json_array_foreach (list, i, event)
+		snprintf(shown + strlen(shown), sizeof(shown) - strlen(shown), "%s%s", i ? " " : "",
+			 text(event, "kind"));
+	cr_expect_str_eq(shown, kinds);
+	json_decref(list);
+}
+
+Test(clock_reply, a_neighbor_is_reported_once_it_was_apart_for_seconds)
+{
+	struct clock_place *place;
+	struct consensus_peer *peer;
+
+	measured(1);
+	place = &the_clock.places[the_clock.edges[0]->place];
+	peer = &the_clock.host.consensus.peers[place - the_clock.places];
+	peer->status = CONSENSUS_REFUSED_OFFSET;
+	peer->refused_since_ns = 1000 * MS;
+	clock_report_place(&the_clock, place, 60000 * MS);
+	expect_events("");
+	peer->apart_since_ns = 60000 * MS;
+	clock_report_place(&the_clock, place, 61900 * MS);
+	expect_events("");
+	clock_report_place(&the_clock, place, 62100 * MS);
+	clock_report_place(&the_clock, place, 62350 * MS);
+	expect_events("clock_refused");
+	clock_report_place(&the_clock, place, 70100 * MS);
+	expect_events("clock_refused clock_falseticker");
+	peer->status = CONSENSUS_ABSENT;
+	clock_report_place(&the_clock, place, 70350 * MS);
+	peer->status = CONSENSUS_REFUSED_OFFSET;
+	peer->apart_since_ns = 0;
+	clock_report_place(&the_clock, place, 70600 * MS);
+	clock_report_place(&the_clock, place, 70850 * MS);
+	expect_events("clock_refused clock_falseticker clock_accepted");
+	forget_events();
+}
