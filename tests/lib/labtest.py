@@ -4,7 +4,9 @@ import contextlib
 import glob
 import json
 import os
+import signal
 import subprocess
+import sys
 import time
 
 import events
@@ -19,6 +21,7 @@ os.environ["PATH"] += "".join(f":{CACHE}/{package}/usr/bin"
 # Options of a lab whose switches send an ICMP error for each packet: paths are discovered in less time. Only
 # test_paths has the interval of the kernel, a second, as switches limit it as well.
 ALL_ICMP = ("--icmp-interval", "0")
+PROCESS = os.getpid()
 ROCEFLOW = os.path.join(BUILD, "tests", "tools", "roceflow", "roceflow")
 
 
@@ -48,6 +51,14 @@ def release(lab, program):
             os.environ["ESCAPEMENT_BUILD"] = before
 
 
+def end_blocks(*_):
+    """SIGTERM ends the blocks of this process, so that labs and loads are removed; not those of a child before its
+    exec, which are its parent's."""
+    if os.getpid() != PROCESS:
+        os._exit(128 + signal.SIGTERM)
+    sys.exit(128 + signal.SIGTERM)
+
+
 class Lab:
     """A lab of its own name (two runs at once do not collide), removed however the block ends. The verbs of
     tests/lab/lab and commands in nodes run without a Python process of their own, except up and down."""
@@ -58,7 +69,13 @@ class Lab:
         self.tool = os.path.join(TOP, "tests", "lab", "lab")
 
     def __enter__(self):
-        self("up", *self.options)
+        if signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
+            signal.signal(signal.SIGTERM, end_blocks)
+        try:
+            self("up", *self.options)
+        except BaseException:
+            run([self.tool, "down"], env=self.env)
+            raise
         return self
 
     def __exit__(self, kind, *_):
