@@ -77,16 +77,14 @@ static bool must_yield(struct consensus *consensus, const struct reports *report
 	const struct report *other;
 	double reach;
 	unsigned votes;
-	bool better;
+	bool better = false;
 
-	if (consensus->reach >= REACH_SAFE)
-		return false;
 	other = reports_most_supported(consensus, reports, &here, &votes);
-	if (!other || votes < reports_quorum(reports))
-		return false;
-	reach = reports_reach(consensus, reports, other->offset);
-	better = reach > consensus->reach + REACH_MARGIN ||
-		 (reach > consensus->reach - REACH_MARGIN && other->offset > 0);
+	if (consensus->reach < REACH_SAFE && other && votes >= reports_quorum(reports)) {
+		reach = reports_reach(consensus, reports, other->offset);
+		better = reach > consensus->reach + REACH_MARGIN ||
+			 (reach > consensus->reach - REACH_MARGIN && other->offset > 0);
+	}
 	consensus->yielding = better ? consensus->yielding + 1 : 0;
 	if (consensus->yielding < YIELD_ROUNDS)
 		return false;

@@ -45,6 +45,7 @@ struct consensus_peer {
 	double drift_ppb;
 	double late_ns;		  /* the edge's lateness when corrected last */
 	double correct_ns;	  /* of its offset, held while its packets are late */
+	double unexplained_ns;	  /* by the change of lateness that it was corrected for */
 	int64_t refused_since_ns; /* local; 0: not refused */
 	int64_t apart_since_ns; /* see hostclock_round(); local; 0: its time is within the bounds */
 	uint64_t rounds_used, rounds_refused;

@@ -76,7 +76,7 @@ static bool usable(const struct consensus_input *input, int64_t now_ns)
 }
 
 static void report_weigh(struct report *report, const struct edge_estimate *edge, double carried_s,
-			 const struct consensus *consensus)
+			 double unexplained_ns, const struct consensus *consensus)
 {
 	double own = consensus->settled ? consensus->scale_ns : 0;
 	double own_ppb = consensus->settled ? consensus->scale_ppb : SCALE_MIN_PPB;
@@ -84,7 +84,7 @@ static void report_weigh(struct report *report, const struct edge_estimate *edge
 					consensus->settled ? MODELS_SIGMA_PPB : INFINITY);
 
 	report->age_s = carried_s;
-	report->sigma = hypot(edge->offset_sigma_ns, carry);
+	report->sigma = hypot(hypot(edge->offset_sigma_ns, carry), unexplained_ns);
 	report->late_error = fmin(edge->late_ns,
 				  LATE_UNSEEN_NOISES * edge->noise_ns + LATE_PART * edge->late_ns);
 	report->drift_sigma = edge->drift_sigma_ppb;
@@ -121,18 +121,22 @@ static bool is_unsure(const struct consensus *consensus, const struct report *re
  * Lateness in one direction moves an edge's offset by as much, in both by nothing, and which it is
  * shows by our own line, which was right until it began: as far as the lateness changed, so may the
  * correction, towards our line. It is held while the lateness lasts, so that the edge still shows
- * what the clocks do.
+ * what the clocks do, also while we are not settled after a move. What the change does not explain
+ * (one delay began as another ended) counts as the edge's error.
  */
-static double corrected(struct consensus_peer *peer, const struct edge_estimate *edge,
+static double corrected(struct consensus_peer *peer, const struct edge_estimate *edge, bool settled,
 			double offset)
 {
 	double change = fabs(edge->late_ns - peer->late_ns), rest;
 
-	if (change > LATE_NOISES * edge->noise_ns + LATE_PART * edge->late_ns) {
+	if (settled && change > LATE_NOISES * edge->noise_ns + LATE_PART * edge->late_ns) {
 		rest = offset - peer->correct_ns;
 		peer->correct_ns += fmin(fmax(rest, -change), change);
+		peer->unexplained_ns = fmax(0, fabs(rest) - change);
 		peer->late_ns = edge->late_ns;
 	}
+	if (edge->late_ns <= 0)
+		peer->unexplained_ns = 0;
 	peer->correct_ns = fmin(fmax(peer->correct_ns, -edge->late_ns), edge->late_ns);
 	return offset - peer->correct_ns;
 }
@@ -162,8 +166,8 @@ void reports_gather(struct consensus *consensus, int64_t now_ns,
 		report->slot = i;
 		report->offset = clock_line_gap(&through, &reports->base, now_ns);
 		consensus->peers[i].offset_ns = report->offset;
-		if (consensus->settled)
-			report->offset = corrected(&consensus->peers[i], edge, report->offset);
+		report->offset =
+			corrected(&consensus->peers[i], edge, consensus->settled, report->offset);
 		report->drift =
 			compose_ppb(theirs.rate_ppb, edge->drift_ppb) - reports->base.rate_ppb;
 		report->reach = input[i].view->reach / (double)CLOCK_REACH_ONE;
@@ -171,7 +175,7 @@ void reports_gather(struct consensus *consensus, int64_t now_ns,
 		report->flagged = edge->flagged;
 		report->one_side = edge->one_side;
 		report_weigh(report, edge, (double)ns_sub(now_ns, edge->local_ns) * 1e-9,
-			     consensus);
+			     consensus->peers[i].unexplained_ns, consensus);
 		report->unsure = is_unsure(consensus, report);
 		consensus->peers[i].drift_ppb = report->drift;
 		reports->count++;

@@ -135,7 +135,11 @@ struct stage {
 	size_t reports;	     /* of the first so many neighbors; 0: of all */
 	double lie_reach;    /* of falsetickers; 0: 0.75 */
 	double far_sigma_ns; /* of all edges but the first three; 0: as theirs */
-	uint32_t bound_ns;   /* in the neighbors' views */
+	struct {
+		double late_ns, off_ns; /* lateness and what it moves the offset by */
+		double sigma_ns;	/* 0: far_sigma_ns decides */
+	} late[12];
+	uint32_t bound_ns; /* in the neighbors' views */
 	int64_t now;
 };
 
@@ -161,8 +165,11 @@ static void stage_round(struct stage *stage, const double *lie, double reach)
 		stage->edges[i] = (struct edge_estimate){.valid = true,
 							 .local_ns = stage->now - ROUND,
 							 .offset_sigma_ns = 2,
-							 .drift_sigma_ppb = 2};
-		if (i >= 3 && stage->far_sigma_ns > 0)
+							 .drift_sigma_ppb = 2,
+							 .late_ns = stage->late[i].late_ns};
+		if (stage->late[i].sigma_ns > 0)
+			stage->edges[i].offset_sigma_ns = stage->late[i].sigma_ns;
+		else if (i >= 3 && stage->far_sigma_ns > 0)
 			stage->edges[i].offset_sigma_ns = stage->far_sigma_ns;
 		stage->views[i] = (struct clock_view){
 			.state = CLOCK_SYNCED,
@@ -171,13 +178,25 @@ static void stage_round(struct stage *stage, const double *lie, double reach)
 					    CLOCK_REACH_ONE)};
 		if (!lie || lie[i] == 0)
 			stage->views[i].reach = (uint16_t)(reach * CLOCK_REACH_ONE);
-		line = clock_line_move(&line, line.local_ns, lie ? lie[i] : 0);
+		line = clock_line_move(&line, line.local_ns,
+				       stage->late[i].off_ns + (lie ? lie[i] : 0));
 		clock_view_put(&stage->views[i], &line);
 		stage->input[i] =
 			(struct consensus_input){&stage->edges[i], &stage->views[i], ROUND / 2};
 	}
 	hostclock_round(&stage->clock, stage->now, stage->input,
 			stage->reports ? stage->reports : 12);
+}
+
+/* The edges from @from on are late by @late_ns, which moves their offsets by @off_ns. */
+static void stage_late(struct stage *stage, int from, double late_ns, double off_ns,
+		       double sigma_ns)
+{
+	for (int i = from; i < 12; i++) {
+		stage->late[i].late_ns = late_ns;
+		stage->late[i].off_ns = off_ns;
+		stage->late[i].sigma_ns = sigma_ns;
+	}
 }
 
 static double stage_error(const struct stage *stage)
@@ -273,6 +292,68 @@ Test(clock_consensus, the_majority_does_not_move_and_a_minority_does)
 		else
 			cr_assert_lt(fabs(stage_error(&stage)), 5);
 	}
+}
+
+Test(clock_consensus, only_rounds_in_a_row_make_a_minority_move)
+{
+	static struct stage stage;
+	double other[12] = {0};
+
+	stage_init(&stage);
+	for (int i = 0; i < 30; i++)
+		stage_round(&stage, NULL, 1);
+	for (int i = 0; i < 8; i++)
+		other[i] = 20000;
+	for (int i = 0; i < 30; i++)
+		stage_round(&stage, i % 3 ? other : NULL, 0.3);
+	cr_assert_eq(stage.clock.consensus.moves, 0);
+	cr_assert_lt(fabs(stage_error(&stage)), 5);
+}
+
+Test(clock_consensus, late_edges_are_corrected_during_and_after_a_move)
+{
+	static struct stage stage;
+	double other[12] = {0};
+
+	stage_init(&stage);
+	for (int i = 0; i < 30; i++)
+		stage_round(&stage, NULL, 1);
+	stage_late(&stage, 0, 600, 600, 0);
+	for (int i = 0; i < 10; i++)
+		stage_round(&stage, NULL, 1);
+	cr_assert_lt(fabs(stage_error(&stage)), 5, "%f", stage_error(&stage));
+	for (int i = 0; i < 8; i++)
+		other[i] = 20000;
+	for (int i = 0; i < 60; i++) {
+		stage_round(&stage, other, 0.3);
+		cr_assert_leq(stage.clock.consensus.moves, 1, "round %d", i);
+	}
+	cr_assert_eq(stage.clock.consensus.moves, 1);
+	cr_assert_lt(fabs(stage_error(&stage) - 20000), 5, "%f", stage_error(&stage));
+}
+
+/* A peer's spell ends as our own begins: lateness changes by less than the offset. */
+Test(clock_consensus, an_edge_that_lateness_does_not_explain_moves_no_clock)
+{
+	static struct stage stage;
+
+	stage_init(&stage);
+	for (int i = 0; i < 30; i++)
+		stage_round(&stage, NULL, 1);
+	stage_late(&stage, 0, 200, -150, 30);
+	stage_late(&stage, 1, 0, 0, 30);
+	for (int i = 0; i < 10; i++)
+		stage_round(&stage, NULL, 1);
+	stage_late(&stage, 0, 700, 500, 60);
+	stage_late(&stage, 1, 700, 700, 500);
+	for (int i = 0; i < 4; i++) {
+		stage_round(&stage, NULL, 1);
+		cr_assert_lt(fabs(stage_error(&stage)), 20, "round %d: %f", i, stage_error(&stage));
+	}
+	stage_late(&stage, 0, 0, 0, 0);
+	stage_round(&stage, NULL, 1);
+	cr_assert_eq(stage.clock.consensus.peers[0].status, CONSENSUS_USED);
+	cr_assert_lt(fabs(stage_error(&stage)), 20);
 }
 
 Test(clock_consensus, the_bound_is_that_of_most_of_the_fleet)
