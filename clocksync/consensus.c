@@ -123,12 +123,14 @@ static bool choose_centre(struct consensus *consensus, const struct reports *rep
 			  double *centre, bool *moved)
 {
 	const struct report *best;
-	unsigned own = consensus->has_line ? reports_support(consensus, reports, 0) : 0, votes;
+	unsigned own = 0, votes;
 
 	*centre = 0;
 	*moved = false;
 	if (!reports->count)
 		return false;
+	if (consensus->has_line)
+		own = reports_support(consensus, reports, 0, NULL);
 	best = reports_most_supported(consensus, reports, NULL, &votes);
 	if (consensus->settled && own >= reports_quorum(reports)) {
 		if (2 * own < reports->count && own_line_off(consensus, reports, best, votes))

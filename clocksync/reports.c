@@ -190,16 +190,6 @@ bool report_agrees(const struct consensus *consensus, const struct report *repor
 	       GATE_SCALES * fmax(consensus->scale_ns, report->sigma) + own;
 }
 
-unsigned reports_support(const struct consensus *consensus, const struct reports *reports,
-			 double centre)
-{
-	unsigned count = 0;
-
-	for (size_t i = 0; i < reports->count; i++)
-		count += report_agrees(consensus, &reports->at[i], centre);
-	return count;
-}
-
 /* Votes that a value needs: max(count / 4, min(count / 2, 3)), rounded up. */
 unsigned reports_quorum(const struct reports *reports)
 {
@@ -209,7 +199,17 @@ unsigned reports_quorum(const struct reports *reports)
 	return quarter > 3 ? quarter : half < 3 ? half : 3;
 }
 
-/* The report with most support outside the gate around @apart (or anywhere when NULL). */
+unsigned reports_support(const struct consensus *consensus, const struct reports *reports,
+			 double centre, const double *apart)
+{
+	unsigned count = 0;
+
+	for (size_t i = 0; i < reports->count; i++)
+		count += report_agrees(consensus, &reports->at[i], centre) &&
+			 !(apart && report_agrees(consensus, &reports->at[i], *apart));
+	return count;
+}
+
 const struct report *reports_most_supported(const struct consensus *consensus,
 					    const struct reports *reports, const double *apart,
 					    unsigned *votes)
@@ -223,7 +223,7 @@ const struct report *reports_most_supported(const struct consensus *consensus,
 
 		if (report->unsure || (apart && report_agrees(consensus, report, *apart)))
 			continue;
-		here = reports_support(consensus, reports, report->offset);
+		here = reports_support(consensus, reports, report->offset, apart);
 		if (here > *votes || (best && here == *votes && report->sigma < best->sigma)) {
 			*votes = here;
 			best = report;

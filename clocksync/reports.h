@@ -33,9 +33,11 @@ void reports_gather(struct consensus *consensus, int64_t now_ns,
 
 /* Whether the report is within the gate around @centre; 0: our own line, whose gate is wider. */
 bool report_agrees(const struct consensus *consensus, const struct report *report, double centre);
+/* Reports that agree with @centre and not with *@apart as well; @apart may be NULL. */
 unsigned reports_support(const struct consensus *consensus, const struct reports *reports,
-			 double centre);
+			 double centre, const double *apart);
 unsigned reports_quorum(const struct reports *reports);
+/* The report outside the gate around *@apart that has most support of such; NULL: anywhere. */
 const struct report *reports_most_supported(const struct consensus *consensus,
 					    const struct reports *reports, const double *apart,
 					    unsigned *votes);

@@ -310,6 +310,21 @@ Test(clock_consensus, only_rounds_in_a_row_make_a_minority_move)
 	cr_assert_lt(fabs(stage_error(&stage)), 5);
 }
 
+Test(clock_consensus, reports_that_agree_with_anything_are_no_votes_for_another_group)
+{
+	static struct stage stage;
+	double other[12] = {20000};
+
+	stage_init(&stage);
+	for (int i = 0; i < 30; i++)
+		stage_round(&stage, NULL, 1);
+	stage_late(&stage, 8, 0, 0, 10000);
+	for (int i = 0; i < 30; i++)
+		stage_round(&stage, other, 0.3);
+	cr_assert_eq(stage.clock.consensus.moves, 0);
+	cr_assert_lt(fabs(stage_error(&stage)), 5);
+}
+
 Test(clock_consensus, late_edges_are_corrected_during_and_after_a_move)
 {
 	static struct stage stage;
