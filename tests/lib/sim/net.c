@@ -170,7 +170,8 @@ void sim_probe_tick(struct sim *sim)
 				probe_cross(sim, h, end, at);
 				probe_cross(sim, h, end, at + (double)config->pair_spacing_ns);
 				if (config->adaptive_interval)
-					mean = (double)edge_pair_interval(end->edge,
+					mean = sim->hosts[h].stretch *
+					       (double)edge_pair_interval(end->edge,
 									  config->pair_interval_ns);
 				end->next_pair_ns +=
 					(int64_t)(mean * (0.5 + rng_unit(&sim->rng))) + 1;
@@ -262,6 +263,17 @@ static void edge_judge(struct sim *sim, size_t h, const struct sim_end *end)
 	stats_add(&sim->result.edge_ratio, fabs(found - truth) / estimate->offset_sigma_ns);
 }
 
+/* A host sends as many pairs as at the mean interval on each edge, as the daemon does. */
+static void budget_pairs(struct sim *sim, size_t h)
+{
+	int64_t mean_ns = sim->config.pair_interval_ns;
+	double pairs = 0, edges = sim->graph.start[h + 1] - sim->graph.start[h];
+
+	for (uint32_t e = sim->graph.start[h]; e < sim->graph.start[h + 1]; e++)
+		pairs += (double)mean_ns / (double)edge_pair_interval(sim->ends[e].edge, mean_ns);
+	sim->hosts[h].stretch = pairs > edges ? pairs / edges : 1;
+}
+
 void sim_fit(struct sim *sim, size_t h, int64_t local_ns)
 {
 	double began = sim_cpu_seconds();
@@ -286,4 +298,6 @@ void sim_fit(struct sim *sim, size_t h, int64_t local_ns)
 			edge_judge(sim, h, end);
 	}
 	sim->result.fit_seconds += sim_cpu_seconds() - began;
+	if (sim->config.packets)
+		budget_pairs(sim, h);
 }

@@ -65,6 +65,7 @@ static void host_boot(struct sim *sim, size_t h)
 	double fraction;
 
 	host->up = true;
+	host->stretch = 1;
 	host->lines = 0;
 	host->booted_ns = sim->now_ns;
 	host->synced_at_ns = host->sure_at_ns = 0;

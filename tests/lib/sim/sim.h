@@ -33,7 +33,7 @@ struct sim_config {
 	bool packets;
 	struct fabric_config fabric;
 	int64_t pair_interval_ns, pair_spacing_ns;
-	bool adaptive_interval;	  /* edge_pair_interval() decides */
+	bool adaptive_interval;	  /* edge_pair_interval() decides, within the host's budget */
 	double timestamp_ns;	  /* Gaussian, each timestamp */
 	double late_ns;		  /* mean of an exponential lateness of each timestamp (software) */
 	double late_spike_part;	  /* of timestamps, late by 20 us more in the mean */
@@ -114,6 +114,7 @@ struct sim_host {
 	double slew_ppb, slewed_ns; /* of its local clock, now and so far */
 	int64_t slew_next_ns;	    /* true time of NTP's next change */
 	struct slew slew;
+	double stretch; /* of its edges' pair intervals: together no more than its budget */
 	size_t machine; /* the first host that reads the same counter */
 	int64_t stops_to_ns;
 	struct cycles *cycles;
