@@ -361,3 +361,8 @@ int64_t edge_pair_interval(const struct edge *edge, int64_t base_ns)
 		return base_ns * 5;
 	return base_ns;
 }
+
+double edge_stretch(double pairs, double budget)
+{
+	return budget > 0 && pairs > budget ? pairs / budget : 1;
+}

@@ -139,4 +139,12 @@ int edge_fit(struct edge *edge, int64_t now_ns, const struct edge_prior *prior,
  */
 int64_t edge_pair_interval(const struct edge *edge, int64_t base_ns);
 
+/*
+ * What the intervals of a host's edges are multiplied by: edges may want more pairs than the mean
+ * where others want fewer, never all of them: probes that cause the load they suffer from would
+ * call for more probes. @pairs: the sum of mean / interval of all edges; @budget: how many edges at
+ * the mean are allowed, 0: any.
+ */
+double edge_stretch(double pairs, double budget);
+
 #endif

@@ -308,11 +308,7 @@ static size_t fit_all(struct clock *clock, int64_t now_ns,
 		pairs += (double)base_ns / (double)edge->pair_interval_ns;
 		one_sided = one_sided || (edge->one_sided && edge->place != CLOCK_PLACE_NONE);
 	}
-	/*
-	 * Edges may want more pairs than the configuration's mean where others want fewer, never
-	 * all of them: probes that cause the load they suffer from would call for more probes.
-	 */
-	stretch = clock->pairs && pairs > clock->pairs ? pairs / clock->pairs : 1;
+	stretch = edge_stretch(pairs, clock->pairs);
 	for_each_edge (clock, edge) {
 		edge->pair_interval_ns = (int64_t)((double)edge->pair_interval_ns * stretch);
 		if (edge->sending)

@@ -269,3 +269,10 @@ Test(clock_edge, a_peer_with_wrong_copies_of_our_timestamps_does_not_stop_the_wi
 	free(edge);
 	free(scratch);
 }
+
+Test(clock_edge, together_edges_send_no_more_than_the_budget)
+{
+	cr_assert_eq(edge_stretch(40, 10), 4);
+	cr_assert_eq(edge_stretch(4, 10), 1); /* fewer are not made more */
+	cr_assert_eq(edge_stretch(40, 0), 1);
+}

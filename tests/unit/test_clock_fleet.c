@@ -188,6 +188,14 @@ static void stage_round(struct stage *stage, const double *lie, double reach)
 			stage->reports ? stage->reports : 12);
 }
 
+/* A host that has been synced for long. */
+static void stage_synced(struct stage *stage)
+{
+	stage_init(stage);
+	for (int i = 0; i < 30; i++)
+		stage_round(stage, NULL, 1);
+}
+
 /* The edges from @from on are late by @late_ns, which moves their offsets by @off_ns. */
 static void stage_late(struct stage *stage, int from, double late_ns, double off_ns,
 		       double sigma_ns)
@@ -224,9 +232,7 @@ Test(clock_consensus, falsetickers_are_refused_and_named)
 	static struct stage stage;
 	double lie[12] = {0};
 
-	stage_init(&stage);
-	for (int i = 0; i < 30; i++)
-		stage_round(&stage, NULL, 1);
+	stage_synced(&stage);
 	for (int i = 0; i < 5; i++)
 		lie[i] = 3000;
 	for (int i = 0; i < 20; i++)
@@ -278,9 +284,7 @@ Test(clock_consensus, the_majority_does_not_move_and_a_minority_does)
 		static struct stage stage;
 		double other[12] = {0};
 
-		stage_init(&stage);
-		for (int i = 0; i < 30; i++)
-			stage_round(&stage, NULL, 1);
+		stage_synced(&stage);
 		for (int i = 0; i < 8; i++)
 			other[i] = 20000;
 		/* Eight of twelve are elsewhere; the reach of the four with us decides. */
@@ -299,9 +303,7 @@ Test(clock_consensus, only_rounds_in_a_row_make_a_minority_move)
 	static struct stage stage;
 	double other[12] = {0};
 
-	stage_init(&stage);
-	for (int i = 0; i < 30; i++)
-		stage_round(&stage, NULL, 1);
+	stage_synced(&stage);
 	for (int i = 0; i < 8; i++)
 		other[i] = 20000;
 	for (int i = 0; i < 30; i++)
@@ -315,9 +317,7 @@ Test(clock_consensus, reports_that_agree_with_anything_are_no_votes_for_another_
 	static struct stage stage;
 	double other[12] = {20000};
 
-	stage_init(&stage);
-	for (int i = 0; i < 30; i++)
-		stage_round(&stage, NULL, 1);
+	stage_synced(&stage);
 	stage_late(&stage, 8, 0, 0, 10000);
 	for (int i = 0; i < 30; i++)
 		stage_round(&stage, other, 0.3);
@@ -330,9 +330,7 @@ Test(clock_consensus, late_edges_are_corrected_during_and_after_a_move)
 	static struct stage stage;
 	double other[12] = {0};
 
-	stage_init(&stage);
-	for (int i = 0; i < 30; i++)
-		stage_round(&stage, NULL, 1);
+	stage_synced(&stage);
 	stage_late(&stage, 0, 600, 600, 0);
 	for (int i = 0; i < 10; i++)
 		stage_round(&stage, NULL, 1);
@@ -352,9 +350,7 @@ Test(clock_consensus, an_edge_that_lateness_does_not_explain_moves_no_clock)
 {
 	static struct stage stage;
 
-	stage_init(&stage);
-	for (int i = 0; i < 30; i++)
-		stage_round(&stage, NULL, 1);
+	stage_synced(&stage);
 	stage_late(&stage, 0, 200, -150, 30);
 	stage_late(&stage, 1, 0, 0, 30);
 	for (int i = 0; i < 10; i++)

@@ -271,7 +271,7 @@ static void budget_pairs(struct sim *sim, size_t h)
 
 	for (uint32_t e = sim->graph.start[h]; e < sim->graph.start[h + 1]; e++)
 		pairs += (double)mean_ns / (double)edge_pair_interval(sim->ends[e].edge, mean_ns);
-	sim->hosts[h].stretch = pairs > edges ? pairs / edges : 1;
+	sim->hosts[h].stretch = edge_stretch(pairs, edges);
 }
 
 void sim_fit(struct sim *sim, size_t h, int64_t local_ns)
