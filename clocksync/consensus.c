@@ -22,6 +22,12 @@
 #define PRIOR_SPAN_MIN_PPB 200.0
 #define PRIOR_SPAN_SCALES 5.0
 
+/* How far an edge's drift may be from that of both lines; see consensus_prior(). */
+static double prior_span_ppb(const struct consensus *consensus)
+{
+	return fmax(PRIOR_SPAN_MIN_PPB, PRIOR_SPAN_SCALES * consensus->scale_ppb);
+}
+
 void consensus_init(struct consensus *consensus, unsigned degree, int64_t now_ns)
 {
 	memset(consensus, 0, sizeof(*consensus));
@@ -201,6 +207,12 @@ static double shrink_rate(const struct consensus *consensus, double rate_ppb)
 	if (deviation < 0)
 		return rate_ppb;
 	noise = fmax(noise, consensus->scale_ppb / sqrt(fmax(1, consensus->used)));
+	/*
+	 * The slopes are limited to that. With a larger noise, the formal one of paths where every
+	 * packet waits, two hosts would follow what their offsets did to the recorded rate, and not
+	 * the slopes.
+	 */
+	noise = fmin(noise, prior_span_ppb(consensus));
 	part = fmax(SHRINK_LEAST,
 		    noise * noise / (noise * noise + deviation * deviation + SIGMA_LEAST_NS));
 	part = fmin(part, SHRINK_MOST);
@@ -306,10 +318,15 @@ static void count_peers(struct consensus *consensus, const struct reports *repor
 		consensus->last_agreed_ns = now_ns;
 }
 
-/* No usable neighbour: continues at the holdover rate from the next reading on. */
+/*
+ * No usable neighbour: continues at the holdover rate from the next reading on. Corrections of the
+ * offset are in that rate; after large ones the line's own is better, which only the slopes
+ * changed.
+ */
 static enum consensus_result hold_rate(struct consensus *consensus)
 {
-	if (consensus->settled)
+	if (consensus->settled &&
+	    holdover_deviation_ppb(&consensus->holdover) <= prior_span_ppb(consensus))
 		consensus->line.rate_ppb = holdover_ppb(&consensus->holdover, &consensus->line);
 	return CONSENSUS_NOTHING;
 }
@@ -367,6 +384,6 @@ struct edge_prior consensus_prior(const struct consensus *consensus, const struc
 	prior.known = true;
 	prior.drift_ppb =
 		(consensus->line.rate_ppb - theirs.rate_ppb) / (1 + theirs.rate_ppb * 1e-9);
-	prior.span_ppb = fmax(PRIOR_SPAN_MIN_PPB, PRIOR_SPAN_SCALES * consensus->scale_ppb);
+	prior.span_ppb = prior_span_ppb(consensus);
 	return prior;
 }

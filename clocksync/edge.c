@@ -148,6 +148,9 @@ static struct edgefit_hint hint_of(const struct edge *edge, const struct edge_pr
 		hint.slope_ppb = prior->drift_ppb;
 		hint.least_ppb = prior->drift_ppb - prior->span_ppb;
 		hint.most_ppb = prior->drift_ppb + prior->span_ppb;
+		/* Then the offset of now is right if its clock changed and if its line did. */
+		if (edge->peer.unproven)
+			hint.least_ppb = hint.most_ppb = prior->drift_ppb;
 	}
 	return hint;
 }

@@ -99,7 +99,11 @@ struct edge {
 		bool known;
 		struct clock_line line;
 		double usual_ppb; /* changes of its rate from view to view */
-	} peer;			  /* see slew_peer() */
+		/* The points are converted for a change of its clock that they do not show yet. */
+		bool unproven;
+		int64_t from_ns; /* of its clock */
+		double ppb;
+	} peer; /* see slew_peer() */
 };
 
 /* Scratch space of a fit; one for all edges of a host. */

@@ -28,6 +28,7 @@
 #define CLUSTER_FIRST_NS 4.0
 #define CLUSTER_WIDTHS 9 /* up to 1 us */
 #define CLUSTER_ENOUGH 7
+#define MARGIN_SPREADS 2.0
 #define SPREAD_LEAST 0.05 /* part of the window that points must span to determine a slope */
 
 double edge_gap_ns(const struct edge *edge)
@@ -282,12 +283,12 @@ static void evaluate(const struct edge *edge, struct edge_trial *trial)
 /* Minimum span of the points of each side. */
 #define SPAN_LEAST_S 0.1
 
-static bool spans_enough(const struct edge_trial *trial, const struct edge_scratch *scratch)
+static bool spans_enough(const struct edge_window *window, const struct edge_scratch *scratch)
 {
 	for (int s = 0; s < 2; s++) {
 		double least = INFINITY, most = -INFINITY;
 
-		for (size_t i = 0; i < trial->window.count[s]; i++) {
+		for (size_t i = 0; i < window->count[s]; i++) {
 			least = fmin(least, scratch->x[s][i]);
 			most = fmax(most, scratch->x[s][i]);
 		}
@@ -297,19 +298,28 @@ static bool spans_enough(const struct edge_trial *trial, const struct edge_scrat
 	return true;
 }
 
+/* The window's points in the scratch space; -EINVAL: too few. */
+static int sides_of(const struct edge *edge, struct edge_window *window,
+		    struct edge_scratch *scratch, struct edgefit_side side[2])
+{
+	gather(edge, window, scratch);
+	if (!spans_enough(window, scratch))
+		return -EINVAL;
+	for (int s = 0; s < 2; s++)
+		side[s] = (struct edgefit_side){scratch->x[s], scratch->y[s], window->count[s]};
+	return 0;
+}
+
 int edge_trial_run(const struct edge *edge, struct edge_trial *trial,
 		   const struct edgefit_hint *hint, struct edge_scratch *scratch)
 {
 	struct edgefit_side side[2];
 	size_t most[2];
-	int err;
+	int err = sides_of(edge, &trial->window, scratch, side);
 
-	gather(edge, &trial->window, scratch);
-	if (!spans_enough(trial, scratch))
-		return -EINVAL;
+	if (err)
+		return err;
 	for (int s = 0; s < 2; s++) {
-		side[s] =
-			(struct edgefit_side){scratch->x[s], scratch->y[s], trial->window.count[s]};
 		most[s] = trial->window.count[s] / K_PART;
 		if (most[s] > K_MOST)
 			most[s] = K_MOST;
@@ -322,4 +332,25 @@ int edge_trial_run(const struct edge *edge, struct edge_trial *trial,
 	use_floor(edge, trial, hint);
 	evaluate(edge, trial);
 	return 0;
+}
+
+double edge_trial_margin_ns(const struct edge *edge, struct edge_window *window,
+			    struct edge_scratch *scratch, double *spread_ns)
+{
+	const size_t k[2] = {TRIAL_SUPPORT_ENOUGH, TRIAL_SUPPORT_ENOUGH};
+	struct edgefit_hint hint = EDGEFIT_NO_HINT;
+	struct edgefit_side side[2];
+	struct edgefit_line line;
+
+	hint.slope_ppb = edge->slope_ppb;
+	if (sides_of(edge, window, scratch, side) ||
+	    edgefit_solve(side, k, &hint, scratch->residuals, &line))
+		return NAN;
+	*spread_ns = fmax(line.y_spread[0], line.y_spread[1]);
+	return line.value;
+}
+
+double edge_margin_noise_ns(const struct edge *edge, double spread_ns)
+{
+	return MARGIN_SPREADS * spread_ns + edge_gap_ns(edge);
 }

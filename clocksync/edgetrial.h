@@ -38,6 +38,17 @@ struct edge_trial {
 int edge_trial_run(const struct edge *edge, struct edge_trial *trial,
 		   const struct edgefit_hint *hint, struct edge_scratch *scratch);
 
+/*
+ * The widest gap between the clouds of a window at any slope, in ns: the floor's double where one
+ * line fits all of it, less where the line is bent. *@spread_ns: how far its support points are
+ * apart. NAN: as above.
+ */
+double edge_trial_margin_ns(const struct edge *edge, struct edge_window *window,
+			    struct edge_scratch *scratch, double *spread_ns);
+
+/* What queues and timestamps may change of a gap with that spread. */
+double edge_margin_noise_ns(const struct edge *edge, double spread_ns);
+
 /* Residuals closer than this differ by timestamp noise, others by queueing delay. */
 double edge_gap_ns(const struct edge *edge);
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "clocksync/slew.h"
+#include "clocksync/edgetrial.h"
 
 #include <math.h>
 #include <string.h>
@@ -25,6 +26,8 @@
 /* Of a peer's rate from view to view: what is no correction, and how long ago it may have been. */
 #define PEER_LEAST_PPB 20.0
 #define PEER_GAIN 0.05
+/* In the middle of a window it narrows the gap between the clouds by that part of its size. */
+#define PEER_NARROWS 0.25
 #define PEER_AHEAD_NS 250e6
 #define PEER_BACK_NS 8e9
 /* Beyond what the kernel slews by, it is another clock. */
@@ -414,14 +417,19 @@ static double usual_learn(double usual_ppb, double changed_ppb)
 }
 
 /* The peer's line of @view instead of that of before: whether its clock changed, and how. */
-static bool peer_change(const struct edge *edge, const struct clock_view *view,
-			const struct clock_line *line, struct slew_change *change)
+static bool peer_change(const struct edge *edge, const struct clock_line *line,
+			struct slew_change *change)
 {
 	const struct clock_line *before = &edge->peer.line;
 	double changed_ppb = line->rate_ppb - before->rate_ppb, back_ns;
-	double limit_ppb = fmax(SIGMAS * edge->peer.usual_ppb, (double)view->bound_ns);
+	double window_s = EDGE_BUCKETS * (double)edge->bucket_ns * 1e-9;
+	double noise_ns = edge_margin_noise_ns(edge, edge->estimate.residual_ns);
 
-	if (edge->peer.usual_ppb <= 0 || fabs(changed_ppb) < fmax(PEER_LEAST_PPB, limit_ppb))
+	if (edge->peer.usual_ppb <= 0 ||
+	    fabs(changed_ppb) < fmax(PEER_LEAST_PPB, SIGMAS * edge->peer.usual_ppb))
+		return false;
+	/* The points could not show it, and it makes no difference. */
+	if (PEER_NARROWS * fabs(changed_ppb) * window_s < noise_ns)
 		return false;
 	/* Both lines are the same where it changed. */
 	back_ns = clock_line_gap(line, before, line->local_ns) / changed_ppb * 1e9;
@@ -434,7 +442,41 @@ static bool peer_change(const struct edge *edge, const struct clock_view *view,
 	return true;
 }
 
-void slew_peer(struct edge *edge, const struct clock_view *view)
+/*
+ * Whether the points fit one line better as they are or as they were before they were converted.
+ * @now: also when the difference may be noise.
+ */
+static void peer_judge(struct edge *edge, int64_t now_ns, struct edge_scratch *scratch, bool now)
+{
+	struct slew_change back = {edge->peer.from_ns, edge->peer.from_ns,
+				   slower_ppb(0, edge->peer.ppb)};
+	int64_t last = now_ns / edge->bucket_ns;
+	struct edge_window window = {.first = last - EDGE_BUCKETS + 1, .last = last};
+	struct edge before = *edge;
+	double spread_ns = 0, before_spread_ns = 0, more_ns;
+
+	peer_changed(&before, &back);
+	more_ns = edge_trial_margin_ns(edge, &window, scratch, &spread_ns) -
+		  edge_trial_margin_ns(&before, &window, scratch, &before_spread_ns);
+	if (!isfinite(more_ns))
+		return;
+	if (!now && fabs(more_ns) <= edge_margin_noise_ns(edge, fmax(spread_ns, before_spread_ns)))
+		return;
+	if (more_ns < 0)
+		*edge = before;
+	edge->peer.unproven = false;
+}
+
+/* No point of before the change is left. */
+static bool peer_is_past(const struct edge *edge, int64_t now_ns)
+{
+	int64_t since_ns = ns_sub(ns_add(now_ns, edge->estimate.offset_ns), edge->peer.from_ns);
+
+	return since_ns > EDGE_BUCKETS * edge->bucket_ns;
+}
+
+void slew_peer(struct edge *edge, const struct clock_view *view, int64_t now_ns,
+	       struct edge_scratch *scratch)
 {
 	struct clock_line line;
 	struct slew_change change;
@@ -443,9 +485,19 @@ void slew_peer(struct edge *edge, const struct clock_view *view)
 		edge->peer.known = false;
 		return;
 	}
+	if (edge->peer.unproven && peer_is_past(edge, now_ns))
+		edge->peer.unproven = false;
+	if (edge->peer.unproven)
+		peer_judge(edge, now_ns, scratch, false);
 	if (edge->peer.known && line.local_ns != edge->peer.line.local_ns) {
-		if (peer_change(edge, view, &line, &change))
+		if (peer_change(edge, &line, &change)) {
+			if (edge->peer.unproven)
+				peer_judge(edge, now_ns, scratch, true);
 			peer_changed(edge, &change);
+			edge->peer.unproven = true;
+			edge->peer.from_ns = change.from_ns;
+			edge->peer.ppb = change.ppb;
+		}
 		edge->peer.usual_ppb =
 			usual_learn(edge->peer.usual_ppb, line.rate_ppb - edge->peer.line.rate_ppb);
 	}

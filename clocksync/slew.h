@@ -62,11 +62,14 @@ bool slew_add(struct slew *slew, const struct slew_reading *reading, struct slew
 void slew_host(struct hostclock *host, const struct slew_change *change);
 
 /*
- * @view: the peer's newest; NULL: none. A change of its line's rate that no correction makes is one
- * of the peer's local clock, and so the edge's points are converted: a change that moves a reading
- * in a second by more than the peer's bound, which no correction does on busy paths.
+ * @view: the peer's newest; NULL: none. A change of its line's rate that no correction usually
+ * makes, and large enough to show, is taken for one of the peer's local clock: the edge's points
+ * are converted. If it was a correction after all they no longer fit one line, which shows once
+ * there are enough after the change; then they are converted back. Until either is certain the
+ * fit's slope is that of the clock models.
  */
-void slew_peer(struct edge *edge, const struct clock_view *view);
+void slew_peer(struct edge *edge, const struct clock_view *view, int64_t now_ns,
+	       struct edge_scratch *scratch);
 
 /* The same with the points of an edge; those in which the rate changed are forgotten. */
 void slew_edge(struct edge *edge, const struct slew_change *change);

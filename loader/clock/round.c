@@ -297,7 +297,7 @@ static size_t fit_all(struct clock *clock, int64_t now_ns,
 	for_each_edge (clock, edge) {
 		choose_side(clock, edge, now_ns);
 		view = fresh_view(edge, now_ns);
-		slew_peer(&edge->fit, view);
+		slew_peer(&edge->fit, view, now_ns, &clock->scratch);
 		prior = consensus_prior(&clock->host.consensus, view);
 		if (!edge_fit(&edge->fit, now_ns, &prior, &clock->scratch))
 			edge->known = edge->fit.estimate;

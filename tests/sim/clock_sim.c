@@ -72,6 +72,10 @@ static const struct option options[] = {
 	{"spell_one", AT(spell_one_part), 'd'},
 	{"spell_from", AT(spell_from_s), 'd'},
 	{"no_prior", AT(no_prior), 'b'},
+	{"slew_hosts", AT(slew_hosts), 'z'},
+	{"slew_ppb", AT(slew_ppb), 'd'},
+	{"slew_every", AT(slew_every_s), 'd'},
+	{"slew_from", AT(slew_from_s), 'd'},
 };
 
 static int option_set(struct sim_config *config, const char *word)

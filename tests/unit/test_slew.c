@@ -113,44 +113,139 @@ Test(slew, a_small_change_is_seen_later_and_known_as_well)
 	}
 }
 
+/* A peer with views, each round, of whose rate's change the clocks show this part (the rest, none,
+ * is a correction). */
+struct peer_run {
+	struct edge edge;
+	struct rng rng;
+	double shown;	   /* 1: its clock was slewed, 0: it corrected its line */
+	double wait_ns;	   /* mean that a packet waits */
+	int64_t interval;  /* rounds / this: between probes */
+	double span_ppb;   /* of the clock models' drift */
+	unsigned unproven; /* rounds in which it was not known which */
+	double worst_ns;   /* of a point, off the line with its rate of now */
+};
+
+#define PEER_CHANGE 20 /* the round */
+#define PEER_PPB 1000.0
+#define PEER_TRUE_PPB 4000.0
+#define PEER_PATH_NS 500
+
+static double peer_ahead_ns(const struct peer_run *run, int64_t now_ns)
+{
+	int64_t since_ns = now_ns - (int64_t)PEER_CHANGE * ROUND_NS;
+
+	return PEER_TRUE_PPB * 1e-9 * (double)now_ns +
+	       (since_ns > 0 ? run->shown * PEER_PPB * 1e-9 * (double)since_ns : 0);
+}
+
+static void peer_probe(struct peer_run *run, int64_t now_ns, uint32_t pair)
+{
+	double wait_ns[2] = {run->wait_ns * rng_exponential(&run->rng),
+			     run->wait_ns * rng_exponential(&run->rng)};
+	int64_t remote_ns = now_ns + llrint(peer_ahead_ns(run, now_ns));
+	struct clock_probe there = {now_ns, remote_ns + PEER_PATH_NS + llrint(wait_ns[0]), pair};
+	struct clock_probe back = {remote_ns, now_ns + PEER_PATH_NS + llrint(wait_ns[1]), pair};
+
+	edge_add(&run->edge, CLOCK_FORWARD, &there, now_ns);
+	edge_add(&run->edge, CLOCK_BACKWARD, &back, now_ns);
+}
+
+static void peer_view(const struct peer_run *run, struct clock_line *line, int64_t now_ns,
+		      int64_t round)
+{
+	bool after = round > PEER_CHANGE;
+
+	*line = clock_line_move(line, now_ns + llrint(peer_ahead_ns(run, now_ns)),
+				0.5 * (double)(round % 3));
+	line->rate_ppb = -PEER_TRUE_PPB - (after ? PEER_PPB : 0) + (double)(round % 7) / 7;
+	if (round == PEER_CHANGE + 1) /* in effect since the view before */
+		*line = clock_line_move(line, line->local_ns, -PEER_PPB * 1e-9 * ROUND_NS);
+}
+
+static void peer_run(struct peer_run *run, int64_t rounds)
+{
+	static struct edge_scratch scratch;
+	struct clock_view view = {.state = CLOCK_SYNCED, .bound_ns = 300000};
+	struct clock_line line = {.fabric_ns = 7000000000ll, .rate_ppb = -PEER_TRUE_PPB};
+	struct edge_prior prior = {.known = true, .span_ppb = run->span_ppb};
+
+	rng_seed(&run->rng, 7);
+	edge_init(&run->edge, 2000000000ll);
+	for (int64_t at = 1; at < rounds * run->interval; at++) {
+		int64_t now_ns = at * ROUND_NS / run->interval;
+
+		peer_probe(run, now_ns, (uint32_t)at);
+		if (at % run->interval)
+			continue;
+		peer_view(run, &line, now_ns, at / run->interval);
+		clock_view_put(&view, &line);
+		slew_peer(&run->edge, &view, now_ns, &scratch);
+		run->unproven += run->edge.peer.unproven;
+		prior.drift_ppb = -line.rate_ppb;
+		edge_fit(&run->edge, now_ns, &prior, &scratch);
+		if (run->edge.peer.unproven)
+			cr_expect_float_eq(run->edge.estimate.drift_ppb, prior.drift_ppb, 1e-3);
+	}
+	for (int b = 0; b < EDGE_BUCKETS; b++)
+		for (int p = 0; p < run->edge.buckets[b].all[0].count; p++) {
+			const struct edge_point *point = &run->edge.buckets[b].all[0].points[p];
+			double ahead_ns = (double)PEER_CHANGE * ROUND_NS * 1e-9 * PEER_TRUE_PPB +
+					  ((double)point->x_ns - (double)PEER_CHANGE * ROUND_NS) *
+						  1e-9 * (PEER_TRUE_PPB + run->shown * PEER_PPB);
+
+			run->worst_ns = fmax(run->worst_ns,
+					     fabs((double)point->y_ns - ahead_ns - PEER_PATH_NS));
+		}
+}
+
 /* What a neighbor sends: points of before its clock's change are on one line with those after. */
 Test(slew, a_peers_points_are_those_of_its_new_rate)
 {
-	enum { ROUND = 250000000, CHANGE = 20 };
-	static const double ppb = 1000, true_ppb = 4000;
-	struct clock_view view = {.state = CLOCK_SYNCED, .bound_ns = 100};
-	struct clock_line line = {.fabric_ns = 7000000000ll, .rate_ppb = -true_ppb};
-	struct edge edge;
-	double worst = 0;
+	struct peer_run run = {.shown = 1, .interval = 50, .span_ppb = 200};
 
-	edge_init(&edge, 2000000000ll);
-	for (int64_t at = 1; at < 24 * 50; at++) {
-		int64_t now_ns = at * ROUND / 50, since = now_ns - (int64_t)CHANGE * ROUND;
-		double ahead_ns = true_ppb * 1e-9 * (double)now_ns +
-				  (since > 0 ? ppb * 1e-9 * (double)since : 0);
-		struct clock_probe probe = {now_ns, now_ns + llrint(ahead_ns) + 500, (uint32_t)at};
-
-		edge_add(&edge, CLOCK_FORWARD, &probe, now_ns);
-		if (at % 50)
-			continue;
-		line = clock_line_move(&line, now_ns + llrint(ahead_ns), 0.5 * (at % 3));
-		line.rate_ppb = -true_ppb - (at > CHANGE * 50 ? ppb : 0) + (double)(at % 7) / 7;
-		if (at == (CHANGE + 1) * 50) /* its clock was slewed since the view before */
-			line = clock_line_move(&line, line.local_ns, -ppb * 1e-9 * ROUND);
-		clock_view_put(&view, &line);
-		slew_peer(&edge, &view);
-	}
-	for (int b = 0; b < EDGE_BUCKETS; b++)
-		for (int p = 0; p < edge.buckets[b].all[0].count; p++) {
-			const struct edge_point *point = &edge.buckets[b].all[0].points[p];
-			double after_s = ((double)point->x_ns - (double)CHANGE * ROUND) * 1e-9;
-			double from = (double)CHANGE * ROUND * 1e-9 * true_ppb + 500;
-
-			worst = fmax(worst,
-				     fabs((double)point->y_ns - from - (true_ppb + ppb) * after_s));
-		}
+	peer_run(&run, 24);
 	/* Corrections of a nanosecond date the change to a millisecond, 1 ns of it. */
-	cr_expect_lt(worst, 12, "%g", worst);
+	cr_expect_lt(run.worst_ns, 12, "%g", run.worst_ns);
+	cr_expect_leq(run.unproven, 3, "%u", run.unproven);
+}
+
+/* The same view where it had corrected its line: its points show that its clock runs as before. */
+Test(slew, a_peers_correction_is_no_change_of_its_clock)
+{
+	struct peer_run run = {.shown = 0, .interval = 50, .span_ppb = 200};
+
+	peer_run(&run, 24);
+	cr_expect_lt(run.worst_ns, 12, "%g", run.worst_ns);
+	cr_expect(run.unproven >= 1 && run.unproven <= 3, "%u", run.unproven);
+}
+
+/* Where packets wait, the points need longer to show which; a wrong line has no room between them.
+ */
+Test(slew, a_peers_change_is_told_from_a_correction_beside_waits)
+{
+	for (int shown = 0; shown < 2; shown++) {
+		struct peer_run run = {
+			.shown = shown, .interval = 50, .wait_ns = 300, .span_ppb = 2000};
+
+		peer_run(&run, 26);
+		cr_expect(run.unproven >= 1 && run.unproven <= 6, "%u", run.unproven);
+		cr_expect_not(run.edge.peer.unproven);
+		cr_expect(run.edge.estimate.floor_ns >= PEER_PATH_NS &&
+				  run.edge.estimate.floor_ns <= PEER_PATH_NS + run.wait_ns,
+			  "%d: %g", shown, run.edge.estimate.floor_ns);
+	}
+}
+
+/* And where they wait for longer than what it makes in a window, it is left alone. */
+Test(slew, a_peers_change_below_the_noise_is_none)
+{
+	struct peer_run run = {.shown = 1, .interval = 10, .wait_ns = 200000, .span_ppb = 200};
+
+	peer_run(&run, 40);
+	cr_expect_eq(run.unproven, 0, "%u", run.unproven);
+	cr_expect(run.edge.estimate.valid);
+	cr_expect_float_eq(run.edge.estimate.drift_ppb, PEER_TRUE_PPB + PEER_PPB, 210);
 }
 
 Test(slew, a_clock_that_was_set_is_another_one)

@@ -286,7 +286,7 @@ void sim_fit(struct sim *sim, size_t h, int64_t local_ns)
 			estimate_draw(sim, h, end);
 			continue;
 		}
-		slew_peer(end->edge, end->view_known ? &end->view : NULL);
+		slew_peer(end->edge, end->view_known ? &end->view : NULL, local_ns, &sim->scratch);
 		if (!sim->config.no_prior)
 			prior = consensus_prior(&sim->hosts[h].clock.consensus,
 						end->view_known ? &end->view : NULL);

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #define MS 1000000LL
-#define WINDOW_NS 2000000000LL
 
 void sim_config_default(struct sim_config *config, uint64_t seed)
 {
@@ -79,7 +78,7 @@ static void host_boot(struct sim *sim, size_t h)
 		end->view_known = false;
 		end->next_pair_ns = sim->now_ns + (int64_t)rng_below(&sim->rng, 500000);
 		if (end->edge)
-			edge_init(end->edge, WINDOW_NS);
+			edge_init(end->edge, (int64_t)(sim->config.window_s * 1e9));
 		memset(&end->estimate, 0, sizeof(end->estimate));
 	}
 	views_hand_out(sim, h); /* its probes report that it has no time */
