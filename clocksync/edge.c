@@ -319,6 +319,25 @@ static void one_side(struct edge *edge, int64_t last, const struct edgefit_hint 
 	*best = trial;
 }
 
+/*
+ * No packet arrives before it was sent: where the clouds overlap at all slopes near that of the
+ * clock models these are wrong, as after a slew that was too fast to follow. False: they are not.
+ */
+static bool without_prior(struct edge *edge, int64_t last, struct edgefit_hint *hint,
+			  struct edge_scratch *scratch, struct edge_trial *best)
+{
+	double spread_ns = fmax(best->line.y_spread[0], best->line.y_spread[1]);
+	struct edge_trial trial;
+
+	if (2 * edge_trial_half_ns(best) >= -edge_margin_noise_ns(edge, spread_ns))
+		return false;
+	hint->least_ppb = -EDGEFIT_SLOPE_MAX_PPB;
+	hint->most_ppb = EDGEFIT_SLOPE_MAX_PPB;
+	if (!try_window(edge, last, 0, hint, scratch, &trial))
+		*best = trial;
+	return true;
+}
+
 int edge_fit(struct edge *edge, int64_t now_ns, const struct edge_prior *prior,
 	     struct edge_scratch *scratch)
 {
@@ -331,6 +350,8 @@ int edge_fit(struct edge *edge, int64_t now_ns, const struct edge_prior *prior,
 	window_count(edge, last);
 	if (is_silent(edge, now_ns) || best_window(edge, last, &hint, scratch, &best))
 		return -ENODATA;
+	if (prior && prior->known && without_prior(edge, last, &hint, scratch, &best))
+		prior = NULL;
 	noise_learn(edge, best.noise_ns);
 	if (best.flagged && edge->floor_known && prior && prior->known)
 		one_side(edge, last, &hint, prior, scratch, &best);

@@ -202,6 +202,38 @@ Test(clock_edge, offset_drift_and_floor_are_found_at_every_load)
 	free(scratch);
 }
 
+/* Near the clock models' drift, unless packets had then arrived before they were sent. */
+Test(clock_edge, a_prior_that_the_points_refute_is_not_used)
+{
+	static const struct {
+		double off_ppb;
+		bool used;
+	} cases[] = {{100, true}, {-1000, true}, {20000, false}, {-90000, false}};
+	struct edge *edge = malloc(sizeof(*edge));
+	struct edge_scratch *scratch = malloc(sizeof(*scratch));
+	struct path path = {123456789, 21000, 1500, 1500, 0.35, 4};
+	struct rng rng;
+
+	rng_seed(&rng, SEED);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct edge_prior prior = {.known = true, .span_ppb = 200};
+		double away_ppb;
+		int64_t now_ns;
+
+		prior.drift_ppb = path.drift_ppb + cases[i].off_ppb;
+		edge_init(edge, 2000 * MS);
+		now_ns = feed(edge, &rng, &path, 10000 * MS, 4, scratch);
+		cr_assert_eq(edge_fit(edge, now_ns, &prior, scratch), 0);
+		away_ppb = fabs(edge->estimate.drift_ppb - prior.drift_ppb);
+		cr_expect_eq(away_ppb <= prior.span_ppb + 1e-6, cases[i].used, "%g ppb off: %g",
+			     cases[i].off_ppb, away_ppb);
+		if (!cases[i].used)
+			cr_expect_lt(fabs(edge->estimate.drift_ppb - path.drift_ppb), 25);
+	}
+	free(edge);
+	free(scratch);
+}
+
 Test(clock_edge, no_points_no_fit_and_old_ones_are_dropped)
 {
 	struct edge *edge = malloc(sizeof(*edge));
