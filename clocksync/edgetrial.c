@@ -28,8 +28,8 @@
 #define CLUSTER_FIRST_NS 4.0
 #define CLUSTER_WIDTHS 9 /* up to 1 us */
 #define CLUSTER_ENOUGH 7
-#define MARGIN_SPREADS 2.0
-#define SPREAD_LEAST 0.05 /* part of the window that points must span to determine a slope */
+#define MARGIN_SPREADS 2.0 /* of the support points: noise of the gap */
+#define SPREAD_LEAST 0.05  /* part of the window that points must span to determine a slope */
 
 double edge_gap_ns(const struct edge *edge)
 {
