@@ -148,7 +148,7 @@ static struct edgefit_hint hint_of(const struct edge *edge, const struct edge_pr
 		hint.slope_ppb = prior->drift_ppb;
 		hint.least_ppb = prior->drift_ppb - prior->span_ppb;
 		hint.most_ppb = prior->drift_ppb + prior->span_ppb;
-		/* Then the offset of now is right if its clock changed and if its line did. */
+		/* With that slope the offset of now is right, whichever it was. */
 		if (edge->peer.unproven)
 			hint.least_ppb = hint.most_ppb = prior->drift_ppb;
 	}
@@ -250,7 +250,7 @@ static void publish(struct edge *edge, const struct edge_trial *trial)
 	estimate->offset_fraction_ns = trial->offset_ns - whole;
 	estimate->drift_ppb = trial->slope_ppb;
 	estimate->floor_ns = edge_trial_half_ns(trial);
-	estimate->residual_ns = fmax(trial->line.y_spread[0], trial->line.y_spread[1]);
+	estimate->residual_ns = edgefit_spread_ns(&trial->line);
 	estimate->offset_sigma_ns = trial->offset_sigma_ns;
 	estimate->drift_sigma_ppb = trial->drift_sigma_ppb;
 	estimate->window_s = edge_trial_seconds(edge, trial);
@@ -326,10 +326,10 @@ static void one_side(struct edge *edge, int64_t last, const struct edgefit_hint 
 static bool without_prior(struct edge *edge, int64_t last, struct edgefit_hint *hint,
 			  struct edge_scratch *scratch, struct edge_trial *best)
 {
-	double spread_ns = fmax(best->line.y_spread[0], best->line.y_spread[1]);
+	double noise_ns = edge_margin_noise_ns(edge, edgefit_spread_ns(&best->line));
 	struct edge_trial trial;
 
-	if (2 * edge_trial_half_ns(best) >= -edge_margin_noise_ns(edge, spread_ns))
+	if (2 * edge_trial_half_ns(best) >= -noise_ns)
 		return false;
 	hint->least_ppb = -EDGEFIT_SLOPE_MAX_PPB;
 	hint->most_ppb = EDGEFIT_SLOPE_MAX_PPB;

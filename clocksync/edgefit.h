@@ -47,6 +47,12 @@ struct edgefit_hint {
 	size_t first_k;	 /* edgefit_adapt(): first k to try, if both sides have enough points */
 };
 
+/* Of both sides, the larger. */
+static inline double edgefit_spread_ns(const struct edgefit_line *line)
+{
+	return line->y_spread[0] > line->y_spread[1] ? line->y_spread[0] : line->y_spread[1];
+}
+
 #define EDGEFIT_SLOPE_MAX_PPB 500000.0
 #define EDGEFIT_NO_HINT                                                                            \
 	((struct edgefit_hint){0, -EDGEFIT_SLOPE_MAX_PPB, EDGEFIT_SLOPE_MAX_PPB, 1e300, 2})

@@ -44,7 +44,7 @@ double edge_gap_ns(const struct edge *edge)
  */
 static double passage_ns(const struct edge *edge, const struct edge_trial *trial)
 {
-	double depth = fmax(trial->line.y_spread[0], trial->line.y_spread[1]);
+	double depth = edgefit_spread_ns(&trial->line);
 
 	if (edge->noise_known || trial->noise_ns > 0)
 		return M_SQRT2 * edge->noise_ns;
@@ -346,7 +346,7 @@ double edge_trial_margin_ns(const struct edge *edge, struct edge_window *window,
 	if (sides_of(edge, window, scratch, side) ||
 	    edgefit_solve(side, k, &hint, scratch->residuals, &line))
 		return NAN;
-	*spread_ns = fmax(line.y_spread[0], line.y_spread[1]);
+	*spread_ns = edgefit_spread_ns(&line);
 	return line.value;
 }
 

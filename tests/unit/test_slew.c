@@ -113,8 +113,7 @@ Test(slew, a_small_change_is_seen_later_and_known_as_well)
 	}
 }
 
-/* A peer with views, each round, of whose rate's change the clocks show this part (the rest, none,
- * is a correction). */
+/* A peer whose line changes its rate by PEER_PPB, and its clock by a part of that. */
 struct peer_run {
 	struct edge edge;
 	struct rng rng;
@@ -220,8 +219,7 @@ Test(slew, a_peers_correction_is_no_change_of_its_clock)
 	cr_expect(run.unproven >= 1 && run.unproven <= 3, "%u", run.unproven);
 }
 
-/* Where packets wait, the points need longer to show which; a wrong line has no room between them.
- */
+/* Where packets wait, the points show later which it was; with a wrong choice the floor is less. */
 Test(slew, a_peers_change_is_told_from_a_correction_beside_waits)
 {
 	for (int shown = 0; shown < 2; shown++) {
