@@ -282,24 +282,30 @@ static void test_silence(void)
 	report(r.timeouts > 5 && r.moves_most <= 12, "%s: it does not wander for ever", alone.name);
 }
 
-/* Pacing and steering together, beside the better of the two. */
+/*
+ * Pacing and steering together, beside the better of the two. One draw in 20 of an incast moves:
+ * with five draws one date in six had a row outside these limits.
+ */
 static void test_together(void)
 {
+	enum { DRAWS = 40, ROUNDS = 12 };
+
 	for (unsigned pattern = 0; pattern < COLLECTIVES; pattern++) {
 		const char *name = collective_name(pattern);
 		struct collective_result r;
 
-		collective_run(pattern, false, seeds.seed, 5, 12, &r);
+		collective_run(pattern, false, seeds.seed, DRAWS, ROUNDS, &r);
 		printf("# %s: %.0f, paced %.0f, steered %.0f, both %.0f ms, %.1f moves\n", name,
 		       r.took_ns[LAW_NEITHER] * 1e-6, r.took_ns[LAW_PACING] * 1e-6,
 		       r.took_ns[LAW_STEERING] * 1e-6, r.took_ns[LAW_BOTH] * 1e-6,
 		       r.moves[LAW_BOTH]);
 		report(r.part <= 1.05, "%s: with both at most 5%% longer than with the better one",
 		       name);
-		collective_run(pattern, true, seeds.seed, 5, 12, &r);
+		collective_run(pattern, true, seeds.seed, DRAWS, ROUNDS, &r);
 		report(r.moves[LAW_BOTH] <= (pattern == COLLECTIVE_TO_ALL ? 4 : 0.4) &&
 			       r.part <= 1.05,
-		       "%s, placed well: %.1f moves", name, r.moves[LAW_BOTH]);
+		       "%s, placed well: %.1f moves, %.3f of the better one", name,
+		       r.moves[LAW_BOTH], r.part);
 	}
 }
 
