@@ -437,6 +437,26 @@ Test(clock_consensus, alone_it_holds_over_and_its_bound_grows)
 	cr_assert_lt(fabs(stage_error(&stage)), stage.clock.bound.now_ns);
 }
 
+/* As between emulated machines: offsets change by 10 us a second for a while, slopes are right. */
+Test(clock_consensus, alone_it_keeps_the_slopes_rate_if_offsets_changed)
+{
+	static struct stage stage;
+
+	stage_init(&stage);
+	for (int i = 0; i < 120; i++) {
+		stage_late(&stage, 0, 0, i < 80 ? 0 : 2500 * (i - 80), 20000);
+		stage_round(&stage, NULL, 1);
+	}
+	cr_assert(stage.clock.consensus.settled);
+	cr_assert_gt(holdover_deviation_ppb(&stage.clock.consensus.holdover), 3000);
+	for (int i = 0; i < 8; i++) {
+		stage.now += ROUND;
+		hostclock_round(&stage.clock, stage.now, NULL, 0);
+		cr_assert_lt(fabs(stage.clock.consensus.line.rate_ppb), 1000, "%f",
+			     stage.clock.consensus.line.rate_ppb);
+	}
+}
+
 Test(clock_consensus, the_fit_of_a_long_window_is_not_stale)
 {
 	for (int window_s = 2; window_s <= 10; window_s += 8) {
