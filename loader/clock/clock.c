@@ -106,6 +106,14 @@ struct clock_edge *clock_add_edge(struct clock *clock, const struct clock_edge_c
 	edge->begun_local_ns = clock_local_at(clock, time_local_ns());
 	edge_init(&edge->fit, (int64_t)clock->core->config->clock.window_ns);
 	clock->edges[slot] = edge;
+	clock->keys[slot] = (struct clock_edge_key){
+		.id = edge->id,
+		.nic = edge->nic,
+		.plane = (uint8_t)edge->plane,
+		.port = (uint8_t)edge->port,
+	};
+	if (slot >= clock->slots)
+		clock->slots = slot + 1;
 	return edge;
 }
 

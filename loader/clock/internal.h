@@ -66,6 +66,13 @@ struct clock {
 	int64_t lab_offset_ns, lab_drift_ppb;
 
 	struct clock_edge *edges[CLOCK_EDGES_MAX]; /* by slot; a hole is NULL */
+	/* What a record names its edge by, side by side: edges are apart by many pages. */
+	struct clock_edge_key {
+		uint64_t id;
+		uint32_t nic;
+		uint8_t plane, port;
+	} keys[CLOCK_EDGES_MAX];
+	size_t slots; /* all edges are in the first so many */
 	struct clock_place places[CONSENSUS_PEERS_MAX];
 	struct clock_nic nics[ESC_PORTS_MAX];
 	unsigned int pairs; /* budget, in edges that are probed each mesh.pair_interval */
@@ -87,7 +94,7 @@ struct clock {
 
 /* All edges; the body may remove its own. */
 #define for_each_edge(clock, edge)                                                                 \
-	for (size_t slot_ = 0; slot_ < CLOCK_EDGES_MAX; slot_++)                                   \
+	for (size_t slot_ = 0; slot_ < (clock)->slots; slot_++)                                    \
 		if (!((edge) = (clock)->edges[slot_]))                                             \
 			continue;                                                                  \
 		else

@@ -142,26 +142,37 @@ static void take_request(struct clock *clock, struct clock_edge *edge,
 		edge_add(&edge->fit, CLOCK_BACKWARD, &backward, now_ns);
 }
 
+/* NULL: it is of no neighbor. */
+static struct clock_edge *edge_of(const struct clock *clock, const struct esc_probe_event *event)
+{
+	bool frontend = event->flags & ESC_PROBE_PLANE;
+	uint8_t plane = frontend ? FLEET_PLANE_FRONTEND : FLEET_PLANE_BACKEND;
+
+	for (size_t slot = 0; slot < clock->slots; slot++) {
+		const struct clock_edge_key *key = &clock->keys[slot];
+
+		if (key->id == event->peer && key->nic == event->nic && key->plane == plane &&
+		    key->port == event->port && clock->edges[slot])
+			return clock->edges[slot];
+	}
+	return NULL;
+}
+
 int clock_take_record(void *context, void *data, size_t bytes)
 {
 	const struct esc_probe_event *event = data;
-	struct clock_edge *edge, *from = NULL;
 	struct clock *clock = context;
-	enum fleet_plane plane;
+	struct clock_edge *from;
 	int64_t now_ns;
 	bool reply;
 
 	if (bytes < sizeof(*event))
 		return 0;
 	reply = event->kind == ESC_PROBE_EVENT_REPLY;
-	plane = event->flags & ESC_PROBE_PLANE ? FLEET_PLANE_FRONTEND : FLEET_PLANE_BACKEND;
 	now_ns = clock_local_at(clock, time_local_ns());
 	if (reply && event->flags & ESC_PROBE_QUERY && clock->listener)
 		clock->listener->query_replied(clock->listener_context, event);
-	for_each_edge (clock, edge)
-		if (edge->id == event->peer && edge->plane == plane && edge->port == event->port &&
-		    edge->nic == event->nic)
-			from = edge;
+	from = edge_of(clock, event);
 	/* Of no neighbor, or in the ring while the peer restarted. XDP checked a reply's epoch. */
 	if (!from || (event->epoch < from->epoch && !reply))
 		return 0;
