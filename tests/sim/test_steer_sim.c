@@ -14,6 +14,12 @@ static int tests, failures;
 static struct seeds seeds = {.fixed = 20240607};
 static unsigned draws; /* of each trial */
 
+/*
+ * Where draws differ so much that a median or a mean of a few is outside its limits on some dates:
+ * with 4 to 11 draws of them one date in three failed.
+ */
+#define DRAWS_MANY 100
+
 static void report(int good, const char *format, ...)
 {
 	va_list arguments;
@@ -158,7 +164,7 @@ static void test_jobs(void)
 	       "two all-to-alls that start at different times run nearly as if placed");
 	trial.name = "a ring, and an all-to-all later";
 	trial.flows = TRIAL_MIXED;
-	r = run(&trial, draws / 3 + 1);
+	r = run(&trial, DRAWS_MANY / 3);
 	report(r.ours >= 0.9 && r.ours > 1.2 * r.ecmp && r.moves_of_one <= 10,
 	       "so do a ring and an all-to-all that starts later");
 }
@@ -228,11 +234,11 @@ static void test_poor_sight(void)
 	       "poor and late sight: found anyway");
 }
 
-static struct silence_result silence(const struct silence_trial *trial)
+static struct silence_result silence(const struct silence_trial *trial, unsigned count)
 {
 	struct silence_result r;
 
-	silence_run(trial, seeds.seed, draws, &r);
+	silence_run(trial, seeds.seed, count, &r);
 	printf("# %s: parted %u of %u, in %.2f s, 95%% in %.2f, moves %.1f (most %.0f), "
 	       "timeouts %.1f\n",
 	       trial->name, r.parted, r.seeds, r.median_s, r.part95_s, r.moves, r.moves_most,
@@ -271,24 +277,21 @@ static void test_silence(void)
 	struct silence_result r;
 
 	for (size_t t = 0; t < sizeof(crowded) / sizeof(*crowded); t++) {
-		r = silence(&crowded[t]);
+		r = silence(&crowded[t], DRAWS_MANY);
 		report(r.parted * 10 >= r.seeds * 9 && r.median_s <= 3 * crowded[t].hosts / 2.0 &&
 			       r.moves <= 2 * crowded[t].hosts,
 		       "%s: parted, by few moves", crowded[t].name);
 	}
-	r = silence(&placed);
+	r = silence(&placed, DRAWS_MANY);
 	report(!r.moves_most, "%s: nothing moves", placed.name);
-	r = silence(&alone);
+	r = silence(&alone, draws);
 	report(r.timeouts > 5 && r.moves_most <= 12, "%s: it does not wander for ever", alone.name);
 }
 
-/*
- * Pacing and steering together, beside the better of the two. One draw in 20 of an incast moves:
- * with five draws one date in six had a row outside these limits.
- */
+/* Pacing and steering together, beside the better of the two. */
 static void test_together(void)
 {
-	enum { DRAWS = 40, ROUNDS = 12 };
+	enum { DRAWS = DRAWS_MANY * 2 / 5, ROUNDS = 12 };
 
 	for (unsigned pattern = 0; pattern < COLLECTIVES; pattern++) {
 		const char *name = collective_name(pattern);
