@@ -9,7 +9,6 @@
 
 #define RECENT_MOVES_FREE 4  /* two recent moves double the wait */
 #define RESIDENT_FACTOR 8    /* of the wait, for a resident */
-#define LOST_PART 0.4	     /* of their rate: with less left the path has lost capacity */
 #define TOGETHER_MOST 16     /* moves from such a path at once */
 #define FULL_RATE_FACTOR 60  /* of the wait, for a queue pair with a path's capacity */
 #define LAGS 3		     /* minimum mean wait, in feedback delays */
@@ -120,14 +119,21 @@ static double share_ns(const struct contend *contend, int64_t now_ns,
 	return carried > 0 ? path->excess_ns * fmin(qp->rate_Bps / carried, 1) : 0;
 }
 
+static bool has_room(const struct contend *contend, const struct contend_path *path,
+		     const struct contend_qp *qp)
+{
+	return path->own_Bps + demand_Bps(qp) <= NEARLY * carried_Bps(contend);
+}
+
 /* Predicted reduction of the delay on @to; below 0: no capacity there. @unmet: by pacing. */
 static double gain_ns(const struct contend *contend, const struct contend_path *from,
-		      const struct contend_path *to, double share, double unmet)
+		      const struct contend_path *to, const struct contend_qp *qp, double share,
+		      double unmet)
 {
 	double carried = fmax(carried_Bps(contend), from->own_Bps), own = 0;
 
-	/* Own traffic on @to causes a queue together with ours. */
-	if (carried > 0)
+	/* Own traffic on @to causes a queue together with ours; a slow path's is its own. */
+	if (carried > 0 && !(has_lost_capacity(from) && has_room(contend, to, qp)))
 		own = from->excess_ns * fmin(to->own_Bps / carried, 1);
 	return from->delay_ns - fmax(to->delay_ns, to->floor_ns + own) - share +
 	       unmet_of_path_ns(contend, from, unmet, to->mean_excess_ns);
@@ -162,7 +168,7 @@ int contend_best(const struct contend *contend, int64_t now_ns, const struct con
 		return best;
 	share = share_ns(contend, now_ns, from, qp);
 	for (size_t p = 0; p < path_count; p++) {
-		double more = gain_ns(contend, from, &paths[p], share, unmet_ns(contend, qp));
+		double more = gain_ns(contend, from, &paths[p], qp, share, unmet_ns(contend, qp));
 
 		if (p == qp->path || !is_target(now_ns, &paths[p]) || more <= *gain ||
 		    !is_worth(&contend->config, from, &paths[p], more))
@@ -226,7 +232,7 @@ static int draw_target(struct tick *tick, const struct contend_qp *qp, double *g
 
 		if (is_silent(qp))
 			to->delay_ns = fmax(to->delay_ns, to->floor_ns + peak_before_ns(to, qp));
-		gains[p] = gain_ns(tick->contend, from, to, share, unmet);
+		gains[p] = gain_ns(tick->contend, from, to, qp, share, unmet);
 		weights[p] = 0;
 		if (p == qp->path || !is_target(tick->now_ns, to) ||
 		    !is_worth(&tick->contend->config, from, to, gains[p]) ||
@@ -600,12 +606,6 @@ static double effect_ns(const struct contend_path *path, const struct contend_qp
 	return fmin(qp->message_ns, EFFECT_MOST_NS);
 }
 
-/* Residents that lost most of their rate lost it to no newcomer. */
-static bool has_lost_capacity(const struct contend_path *path)
-{
-	return path->own_Bps < LOST_PART * path->calm_Bps;
-}
-
 /*
  * Random time of the move, as if each of the @willing had an exponential wait of its own. That the
  * path has less capacity is seen at once; how @onto fills is what others have to see first.
@@ -634,11 +634,6 @@ struct move {
 	double gain_ns;
 };
 
-static double demand_Bps(const struct contend_qp *qp)
-{
-	return fmax(qp->rate_Bps, qp->resident_Bps);
-}
-
 /* As if the move were made and observed. */
 static void assume_moved(struct tick *tick, const struct move *move)
 {
@@ -655,21 +650,26 @@ static void assume_moved(struct tick *tick, const struct move *move)
 	qp->path = move->to;
 }
 
-static bool has_room(const struct tick *tick, size_t p, const struct contend_qp *qp)
+/* Whether @left_Bps are enough for the rates of before of those that are on the path. */
+static bool is_enough(const struct tick *tick, size_t p, double left_Bps)
 {
-	return tick->paths[p].own_Bps + demand_Bps(qp) <= NEARLY * carried_Bps(tick->contend);
+	double wanted = 0;
+
+	for (const struct contend_qp *qp = tick->qps; qp < tick->qps + tick->qp_count; qp++)
+		wanted += qp->path == p && !is_idle(tick->contend, qp) ? demand_Bps(qp) : 0;
+	return wanted * NEARLY <= left_Bps;
 }
 
 /*
- * From a path that lost capacity the others go with the first, as far as other paths have room for
- * their rates of before: one after the other, each would wait for the slow path's delays. Returns
- * the number of @moves, of which the first is given.
+ * From a path that lost capacity the others go with the first, until it is enough for the rest, as
+ * far as others have room for their rates of before: one after the other, each would wait for its
+ * delays. Returns the number of @moves, of which the first is given.
  */
 static size_t plan_together(struct tick *tick, size_t p, struct move moves[TOGETHER_MOST])
 {
 	struct contend_path before[CONTEND_PATHS_MAX];
 	size_t count = 1, room = tick->acts_most - tick->act_count;
-	double gain = 0;
+	double gain = 0, left_Bps = tick->paths[p].own_Bps;
 	unsigned willing;
 	int q, to;
 
@@ -678,13 +678,13 @@ static size_t plan_together(struct tick *tick, size_t p, struct move moves[TOGET
 	memcpy(before, tick->paths, tick->path_count * sizeof(before[0]));
 	while (count < room && tick->budget->left >= (double)count + 1) {
 		assume_moved(tick, &moves[count - 1]);
-		if (tick->paths[p].own <= 1)
+		if (is_enough(tick, p, left_Bps))
 			break;
 		q = choose_qp(tick, p, &willing, &to);
 		if (q < 0)
 			break;
 		to = draw_target(tick, &tick->qps[q], &gain);
-		if (to < 0 || !has_room(tick, (size_t)to, &tick->qps[q]))
+		if (to < 0 || !has_room(tick->contend, &tick->paths[to], &tick->qps[q]))
 			break;
 		moves[count++] = (struct move){(uint32_t)q, (uint32_t)to, gain};
 	}

@@ -16,7 +16,8 @@
  *    about as many move as there is capacity for, and the others observe the change and stay. The
  *    last that joined the path moves first, unless those of before lost most of their rate: then
  *    the path has less capacity, none of them waits, nor for the delays of that path, and they
- *    move together, as far as other paths have room for their rates of before;
+ *    move together, until what is left of it is enough for the rest, as far as other paths have
+ *    room for their rates of before; the last one, too;
  *  - otherwise one move at a time per path, and the next one when the paths' delays can reflect
  *    the last one;
  *  - the wait of a queue pair grows with the square of its recent moves: under overload of all

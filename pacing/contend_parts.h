@@ -15,6 +15,7 @@
 #define GROWN 1.3		   /* factor of a significant increase of a rate */
 #define SILENT_LEAST_NS (200 * MS) /* without a packet, acknowledgement outstanding */
 #define SILENT_NS (5 * SECOND)	   /* above the usual timeouts; longer is idle */
+#define LOST_PART 0.4		   /* of their rate: with less left the path has lost capacity */
 
 struct tick {
 	struct contend *contend;
@@ -43,6 +44,17 @@ static inline bool is_contended(const struct contend *contend, const struct cont
 static inline bool is_idle(const struct contend *contend, const struct contend_qp *qp)
 {
 	return !(qp->rate_Bps >= contend->config.idle_Bps) || isinf(qp->rate_Bps);
+}
+
+/* Residents that lost most of their rate lost it to no newcomer. */
+static inline bool has_lost_capacity(const struct contend_path *path)
+{
+	return path->own_Bps < LOST_PART * path->calm_Bps;
+}
+
+static inline double demand_Bps(const struct contend_qp *qp)
+{
+	return fmax(qp->rate_Bps, qp->resident_Bps);
 }
 
 /* It most likely waits for the timeout of a lost packet. */

@@ -235,34 +235,63 @@ Test(contend, the_delay_of_a_path_that_lost_capacity_does_not_delay_its_moves)
 }
 
 /* Queue pairs of four, that sent 10 MB/s each, that leave their path in the tick of the first. */
-static size_t moves_together(double now_Bps, unsigned newcomers)
+static size_t moves_together(struct scene *s, double capacity_Bps, double now_Bps,
+			     unsigned newcomers)
 {
-	struct scene s;
 	size_t acts;
 
-	scene_init(&s, 4, 0);
-	s.paths[2].usable = s.paths[3].usable = false;
+	scene_init(s, 4, 0);
+	s->contend.config.capacity_Bps = capacity_Bps;
+	s->paths[2].usable = s->paths[3].usable = false;
 	for (int q = 0; q < 4; q++)
-		s.qps[q].rate_Bps = 10e6;
-	cr_assert_eq(tick_on(&s, 30), 0);
+		s->qps[q].rate_Bps = 10e6;
+	cr_assert_eq(tick_on(s, 30), 0);
 	for (unsigned q = 0; q < newcomers; q++)
-		s.qps[q].path = 1;
-	cr_assert_eq(tick_on(&s, 30), 0);
-	s.paths[0].delay_ns += 20e6;
+		s->qps[q].path = 1;
+	cr_assert_eq(tick_on(s, 30), 0);
+	s->paths[0].delay_ns += 20e6;
 	for (unsigned q = newcomers; q < 4; q++)
-		s.qps[q].rate_Bps = now_Bps;
-	acts = tick_on(&s, 500);
+		s->qps[q].rate_Bps = now_Bps;
+	acts = tick_on(s, 500);
 	for (size_t a = 0; a < acts; a++)
-		cr_assert(s.acts[a].kind == CONTEND_MOVE && s.acts[a].to == 1);
+		cr_assert(s->acts[a].kind == CONTEND_MOVE && s->acts[a].to == 1);
 	return acts;
 }
 
 Test(contend, residents_of_a_path_that_lost_capacity_move_together_where_there_is_room)
 {
-	cr_assert_eq(moves_together(7e6, 0), 1, "it has most of its capacity: one at a time");
-	cr_assert_eq(moves_together(1e6, 0), 3, "one can stay; 30 of 40 MB/s are free");
-	cr_assert_eq(moves_together(1e6, 2), 1, "of two one can stay");
-	cr_assert_eq(moves_together(1e6, 1), 2, "20 MB/s beside 10");
+	struct scene s;
+
+	cr_assert_eq(moves_together(&s, 0, 7e6, 0), 1,
+		     "it has most of its capacity: one at a time");
+	cr_assert_eq(moves_together(&s, 0, 1e6, 0), 3, "30 of 40 MB/s are free");
+	cr_assert_eq(moves_together(&s, 0, 1e6, 2), 1, "of two one can stay");
+	cr_assert_eq(moves_together(&s, 0, 1e6, 1), 2, "20 MB/s beside 10");
+	cr_assert_eq(moves_together(&s, 60e6, 1e6, 0), 4, "what is left is too little for one");
+}
+
+/* Then the only one that stayed has a tenth of its rate of before, and a queue of its own. */
+static bool last_leaves(double capacity_Bps)
+{
+	struct contend_qp *last = NULL;
+	struct scene s;
+
+	cr_assert_eq(moves_together(&s, capacity_Bps, 3.5e6, 0), 3, "enough for one");
+	for (int q = 0; q < 4; q++) {
+		last = s.qps[q].moving ? last : &s.qps[q];
+		s.qps[q].path = s.qps[q].moving;
+		s.qps[q].rate_Bps = s.qps[q].moving ? 10e6 : 1e6;
+	}
+	s.paths[0].noise_ns = 3e6;
+	for (int n = 0; n < 500 && !last->moving; n++)
+		tick(&s);
+	return last->moving;
+}
+
+Test(contend, the_last_leaves_a_path_that_lost_capacity_where_there_is_room)
+{
+	cr_assert(last_leaves(60e6));
+	cr_assert_not(last_leaves(0), "30 of 40 MB/s are in use");
 }
 
 /* Each is awaited on its own: the first to arrive does not end the wait for the other. */
