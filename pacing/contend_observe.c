@@ -5,7 +5,8 @@
 #define FADE_NS (60.0 * 1e9) /* decay of max_Bps and min_alone_Bps */
 #define RAMP_NS (100 * MS)
 #define RESIDENT_NS (100 * MS) /* uncontended for this long: resident */
-#define RESIDENT_RATE_NS 100e6 /* averaging time of resident_Bps */
+#define RESIDENT_RATE_NS 100e6 /* averaging time of resident_Bps ... */
+#define RESIDENT_FALL_NS 1e9   /* ... where it falls: between two queues of a slow path, too */
 #define RECENT_MOVES_NS 2e9    /* decay of recent_moves */
 #define PACKETS 3	       /* in front of a packet on a well used path */
 #define SPAN_MOST_NS 10e9      /* larger values are invalid */
@@ -100,6 +101,7 @@ static void observe_queue(const struct tick *tick, const struct contend_path *pa
 static void observe_qp(const struct tick *tick, struct contend_qp *qp)
 {
 	struct contend_path *path = &tick->paths[qp->path];
+	double average_ns;
 
 	if (qp->last_path != qp->path + 1) {
 		qp->last_path = qp->path + 1;
@@ -136,8 +138,9 @@ static void observe_qp(const struct tick *tick, struct contend_qp *qp)
 		qp->calm_ns = tick->now_ns;
 	else if (tick->now_ns - qp->calm_ns >= RESIDENT_NS)
 		qp->resident = true;
+	average_ns = qp->rate_Bps < qp->resident_Bps ? RESIDENT_FALL_NS : RESIDENT_RATE_NS;
 	qp->resident_Bps +=
-		(1 - exp(-tick->since_ns / RESIDENT_RATE_NS)) * (qp->rate_Bps - qp->resident_Bps);
+		(1 - exp(-tick->since_ns / average_ns)) * (qp->rate_Bps - qp->resident_Bps);
 }
 
 /*

@@ -235,13 +235,12 @@ Test(contend, the_delay_of_a_path_that_lost_capacity_does_not_delay_its_moves)
 }
 
 /* Queue pairs of four, that sent 10 MB/s each, that leave their path in the tick of the first. */
-static size_t moves_together(struct scene *s, double capacity_Bps, double now_Bps,
-			     unsigned newcomers)
+static size_t moves_together(struct scene *s, double line_Bps, double now_Bps, unsigned newcomers)
 {
 	size_t acts;
 
 	scene_init(s, 4, 0);
-	s->contend.config.capacity_Bps = capacity_Bps;
+	s->contend.config.capacity_Bps = line_Bps;
 	s->paths[2].usable = s->paths[3].usable = false;
 	for (int q = 0; q < 4; q++)
 		s->qps[q].rate_Bps = 10e6;
@@ -270,21 +269,24 @@ Test(contend, residents_of_a_path_that_lost_capacity_move_together_where_there_i
 	cr_assert_eq(moves_together(&s, 60e6, 1e6, 0), 4, "what is left is too little for one");
 }
 
-/* Then the only one that stayed has a tenth of its rate of before, and a queue of its own. */
-static bool last_leaves(double capacity_Bps)
+/* Then the one that stayed has a tenth of its rate of before, and after 200 ms a queue of its own.
+ */
+static bool last_leaves(double line_Bps)
 {
 	struct contend_qp *last = NULL;
 	struct scene s;
 
-	cr_assert_eq(moves_together(&s, capacity_Bps, 3.5e6, 0), 3, "enough for one");
+	cr_assert_eq(moves_together(&s, line_Bps, 3.5e6, 0), 3, "enough for one");
 	for (int q = 0; q < 4; q++) {
 		last = s.qps[q].moving ? last : &s.qps[q];
 		s.qps[q].path = s.qps[q].moving;
 		s.qps[q].rate_Bps = s.qps[q].moving ? 10e6 : 1e6;
 	}
 	s.paths[0].noise_ns = 3e6;
-	for (int n = 0; n < 500 && !last->moving; n++)
+	for (int n = 0; n < 500 && !last->moving; n++) {
+		s.paths[0].delay_ns = n < 20 ? 1e5 : 20e6;
 		tick(&s);
+	}
 	return last->moving;
 }
 
@@ -627,10 +629,7 @@ Test(contend, silence_alone_is_no_reason)
 	}
 }
 
-/*
- * Two senders share a path; pacing keeps its queue below what a used path has without contention,
- * and holds their packets instead. With @common the queue is that of all paths.
- */
+/* Two paced senders share a path: a shorter queue than a used one has. @common: of all paths. */
 static void pace_half(struct scene *s, bool common)
 {
 	scene_init(s, 1, 0);
