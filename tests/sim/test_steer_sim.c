@@ -16,7 +16,7 @@ static unsigned draws; /* of each trial */
 
 /*
  * Where draws differ so much that a median or a mean of a few is outside its limits on some dates:
- * with 4 to 11 draws of them one date in three failed.
+ * with 4 to 11 draws of them six of the 31 dates of a month failed.
  */
 #define DRAWS_MANY 100
 
