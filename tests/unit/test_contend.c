@@ -264,13 +264,12 @@ Test(contend, residents_of_a_path_that_lost_capacity_move_together_where_there_i
 	cr_assert_eq(moves_together(&s, 0, 7e6, 0), 1,
 		     "it has most of its capacity: one at a time");
 	cr_assert_eq(moves_together(&s, 0, 1e6, 0), 3, "30 of 40 MB/s are free");
-	cr_assert_eq(moves_together(&s, 0, 1e6, 2), 1, "of two one can stay");
+	cr_assert_eq(moves_together(&s, 0, 1e6, 2), 1, "20 of 40 MB/s are in use");
 	cr_assert_eq(moves_together(&s, 0, 1e6, 1), 2, "20 MB/s beside 10");
 	cr_assert_eq(moves_together(&s, 60e6, 1e6, 0), 4, "what is left is too little for one");
 }
 
-/* Then the one that stayed has a tenth of its rate of before, and after 200 ms a queue of its own.
- */
+/* The one that stayed has a tenth of its rate then, after 200 ms with a queue of its own. */
 static bool last_leaves(double line_Bps)
 {
 	struct contend_qp *last = NULL;
