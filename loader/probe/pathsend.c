@@ -164,7 +164,7 @@ struct pathsend_pair {
 };
 
 struct pathsend {
-	struct probe_thread thread; /* its lock: heap, batch and counts, and what they refer to */
+	struct timerthread thread; /* its lock: heap, batch and counts, and what they refer to */
 	struct pathsend_pair *pairs;
 	uint32_t ended; /* the highest sequence of a pair that was removed: the peer remembers it */
 	struct send_path **heap; /* the next one is the first */
@@ -272,7 +272,7 @@ static uint64_t path_next(const struct send_path *path, uint64_t now)
 	       phase_ns;
 }
 
-static uint64_t send_due(struct probe_thread *thread)
+static uint64_t send_due(struct timerthread *thread)
 {
 	struct pathsend *send = (struct pathsend *)thread;
 	uint64_t until = time_local_ns() + AHEAD_NS;
@@ -297,7 +297,7 @@ static uint64_t send_due(struct probe_thread *thread)
 
 int pathsend_new(struct pathsend **out)
 {
-	int err = probe_thread_new(out, sizeof(**out), "esc-paths", send_due);
+	int err = timerthread_new(out, sizeof(**out), "esc-paths", send_due);
 
 	if (!err)
 		(*out)->ended = probe_first_sequence();
@@ -313,13 +313,13 @@ void pathsend_free(struct pathsend *send)
 	while (send->pairs)
 		pathsend_remove(send, send->pairs);
 	heap = send->heap;
-	probe_thread_free(&send->thread);
+	timerthread_free(&send->thread);
 	free(heap);
 }
 
 void pathsend_pause(struct pathsend *send, bool paused)
 {
-	probe_thread_pause(&send->thread, paused);
+	timerthread_pause(&send->thread, paused);
 }
 
 int pathsend_add(struct pathsend *send, const char *interface, const struct pathpacket *packet,
@@ -397,7 +397,7 @@ void pathsend_set(struct pathsend *send, struct pathsend_pair *pair, unsigned in
 		heap_put(send, send->count++, path);
 		heap_sift(send, path->place);
 	}
-	probe_thread_wake(&send->thread);
+	timerthread_wake(&send->thread);
 }
 
 uint16_t pathsend_ident(uint32_t sequence)

@@ -5,14 +5,9 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/udp.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/random.h>
-#include <sys/resource.h>
-#include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/address.h"
@@ -22,92 +17,9 @@
 #include "internal.h"
 #include "pacing/random.h"
 
-#define THREAD_NICE (-5)
 /* Edges that are due within it are served together: a wakeup costs more than the wait. */
 #define AHEAD_NS 50000
 #define LATE_INTERVALS 2
-
-/* --- a thread that sends --- */
-
-static void *thread_run(void *context)
-{
-	struct probe_thread *thread = context;
-	sigset_t all;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_BLOCK, &all, NULL);
-	prctl(PR_SET_NAME, thread->name);
-	prctl(PR_SET_TIMERSLACK, 1);
-	/* Refused without CAP_SYS_NICE or LimitNICE=: probes then leave a little later. */
-	setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), THREAD_NICE);
-	pthread_mutex_lock(&thread->lock);
-	while (!thread->ends) {
-		uint64_t next_ns = thread->paused ? 0 : thread->send_due(thread);
-		struct timespec until = {
-			.tv_sec = (time_t)(next_ns / 1000000000),
-			.tv_nsec = (long)(next_ns % 1000000000),
-		};
-
-		if (next_ns)
-			pthread_cond_timedwait(&thread->changed, &thread->lock, &until);
-		else
-			pthread_cond_wait(&thread->changed, &thread->lock);
-	}
-	pthread_mutex_unlock(&thread->lock);
-	return NULL;
-}
-
-int probe_thread_new(void *out, size_t bytes, const char *name,
-		     uint64_t (*send_due)(struct probe_thread *thread))
-{
-	struct probe_thread *thread = calloc(1, bytes);
-	pthread_condattr_t attributes;
-	int err;
-
-	*(void **)out = NULL;
-	if (!thread)
-		return -ENOMEM;
-	thread->name = name;
-	thread->send_due = send_due;
-	pthread_mutex_init(&thread->lock, NULL);
-	pthread_condattr_init(&attributes);
-	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-	pthread_cond_init(&thread->changed, &attributes);
-	pthread_condattr_destroy(&attributes);
-	err = pthread_create(&thread->id, NULL, thread_run, thread);
-	if (!err) {
-		*(void **)out = thread;
-		return 0;
-	}
-	pthread_cond_destroy(&thread->changed);
-	pthread_mutex_destroy(&thread->lock);
-	free(thread);
-	return -err;
-}
-
-void probe_thread_wake(struct probe_thread *thread)
-{
-	pthread_cond_signal(&thread->changed);
-	pthread_mutex_unlock(&thread->lock);
-}
-
-void probe_thread_pause(struct probe_thread *thread, bool paused)
-{
-	pthread_mutex_lock(&thread->lock);
-	thread->paused = paused;
-	probe_thread_wake(thread);
-}
-
-void probe_thread_free(struct probe_thread *thread)
-{
-	pthread_mutex_lock(&thread->lock);
-	thread->ends = true;
-	probe_thread_wake(thread);
-	pthread_join(thread->id, NULL);
-	pthread_cond_destroy(&thread->changed);
-	pthread_mutex_destroy(&thread->lock);
-	free(thread);
-}
 
 /* --- sockets --- */
 
@@ -271,7 +183,7 @@ struct sender_edge {
 };
 
 struct sender {
-	struct probe_thread thread; /* its lock: the list and what is in it */
+	struct timerthread thread; /* its lock: the list and what is in it */
 	struct sender_edge *edges;
 	uint64_t spacing_ns;
 	uint64_t random; /* phases have to differ, not to be secret */
@@ -322,7 +234,7 @@ static void edge_send_pair(struct sender_edge *edge, uint64_t spacing_ns)
 	edge_send_request(edge, ESC_PROBE_SECOND);
 }
 
-static uint64_t send_due(struct probe_thread *thread)
+static uint64_t send_due(struct timerthread *thread)
 {
 	struct sender *sender = (struct sender *)thread;
 	uint64_t spacing_ns = __atomic_load_n(&sender->spacing_ns, __ATOMIC_RELAXED);
@@ -350,7 +262,7 @@ static uint64_t send_due(struct probe_thread *thread)
 int sender_new(struct sender **out, uint64_t spacing_ns)
 {
 	struct sender *sender;
-	int err = probe_thread_new(&sender, sizeof(*sender), "esc-probes", send_due);
+	int err = timerthread_new(&sender, sizeof(*sender), "esc-probes", send_due);
 
 	*out = sender;
 	if (!sender)
@@ -367,7 +279,7 @@ void sender_free(struct sender *sender)
 		return;
 	while (sender->edges)
 		sender_remove(sender, sender->edges);
-	probe_thread_free(&sender->thread);
+	timerthread_free(&sender->thread);
 }
 
 void sender_set_spacing(struct sender *sender, uint64_t spacing_ns)
@@ -377,7 +289,7 @@ void sender_set_spacing(struct sender *sender, uint64_t spacing_ns)
 
 void sender_pause(struct sender *sender, bool paused)
 {
-	probe_thread_pause(&sender->thread, paused);
+	timerthread_pause(&sender->thread, paused);
 }
 
 int sender_add(struct sender *sender, const struct sender_edge_config *config,
@@ -400,7 +312,7 @@ int sender_add(struct sender *sender, const struct sender_edge_config *config,
 	edge->due_ns = time_local_ns() + pacing_random(&sender->random) % config->interval_ns;
 	edge->next = sender->edges;
 	sender->edges = edge;
-	probe_thread_wake(&sender->thread);
+	timerthread_wake(&sender->thread);
 	*out = edge;
 	return 0;
 }
