@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <string.h>
 
 #define STEPS_MAX 80
 #define BRACKET_FIRST_PPB 2.0
@@ -296,10 +297,8 @@ static void solve(struct problem *problem, const struct edgefit_hint *hint,
 	line->clamped = best.slope <= hint->least_ppb || best.slope >= hint->most_ppb;
 }
 
-static void solve_whole(struct problem *problem, const struct edgefit_hint *hint,
-			struct edgefit_line *line)
+static void describe(struct problem *problem, struct edgefit_line *line)
 {
-	solve(problem, hint, line);
 	describe_side(problem, 0, line);
 	describe_side(problem, 1, line);
 }
@@ -315,7 +314,8 @@ int edgefit_solve(const struct edgefit_side side[2], const size_t k[2],
 		problem.k[s] = k[s];
 	}
 	line->steps = 0;
-	solve_whole(&problem, hint, line);
+	solve(&problem, hint, line);
+	describe(&problem, line);
 	return 0;
 }
 
@@ -323,6 +323,8 @@ int edgefit_solve(const struct edgefit_side side[2], const size_t k[2],
 struct search {
 	size_t best[2];
 	int misses[2];
+	size_t solved[2]; /* for these k the line was solved last, with: */
+	struct edgefit_line line;
 };
 
 static void search_evaluate(struct problem *problem, double slope, size_t k, const size_t most[2],
@@ -346,6 +348,11 @@ static void search_evaluate(struct problem *problem, double slope, size_t k, con
 	}
 }
 
+static bool is_best(const struct search *search, const size_t k[2])
+{
+	return k[0] == search->best[0] && k[1] == search->best[1];
+}
+
 /* Tries one k; false when a larger one cannot be better. */
 static bool search_try(struct search *search, struct problem *problem, size_t k,
 		       const size_t most[2], double gap_ns, struct edgefit_hint *warm,
@@ -356,6 +363,10 @@ static bool search_try(struct search *search, struct problem *problem, size_t k,
 	solve(problem, warm, line);
 	warm->slope_ppb = line->slope_ppb;
 	search_evaluate(problem, line->slope_ppb, k, most, gap_ns, warm->width_ns, search);
+	if (is_best(search, problem->k)) {
+		memcpy(search->solved, problem->k, sizeof(search->solved));
+		search->line = *line;
+	}
 	return search->misses[0] < MISSES_MAX || search->misses[1] < MISSES_MAX;
 }
 
@@ -364,7 +375,7 @@ int edgefit_adapt(const struct edgefit_side side[2], const size_t most[2], doubl
 {
 	size_t largest = most[0] > most[1] ? most[0] : most[1], k = hint->first_k;
 	struct edgefit_hint warm = *hint;
-	struct search search = {{2, 2}, {0, 0}};
+	struct search search = {.best = {2, 2}};
 	struct problem problem = problem_of(side, scratch);
 
 	if (side[0].count < 2 || side[1].count < 2)
@@ -373,7 +384,7 @@ int edgefit_adapt(const struct edgefit_side side[2], const size_t most[2], doubl
 	if (k > 2 && k <= most[0] && k <= most[1])
 		search_try(&search, &problem, k, most, gap_ns, &warm, line);
 	if (search.best[0] == 2 || search.best[1] == 2) {
-		search = (struct search){{2, 2}, {0, 0}};
+		search = (struct search){.best = {2, 2}};
 		k = 1;
 	}
 	while ((k *= 2) <= largest)
@@ -381,7 +392,9 @@ int edgefit_adapt(const struct edgefit_side side[2], const size_t most[2], doubl
 			break;
 	for (int s = 0; s < 2; s++)
 		problem.k[s] = search.best[s];
-	line->steps = 0;
-	solve_whole(&problem, &warm, line);
+	if (!is_best(&search, search.solved))
+		solve(&problem, &warm, &search.line);
+	*line = search.line;
+	describe(&problem, line);
 	return 0;
 }
