@@ -19,7 +19,7 @@
 #include "base/units.h"
 
 #define TICK_SLACK_NS 20000000ull
-#define HEARTBEAT_SLACK_NS 10000000ull
+#define HEARTBEAT_SLACK_NS 25000000ull
 
 #define LOOP_EVENTS(X)                                                                             \
 	X(LOOP_DELAYED, "loop_delayed", WARNING,                                                   \
@@ -37,13 +37,14 @@ const struct event_kind core_loop_events[] = {LOOP_EVENTS(EVENT_KIND){}};
 
 /*
  * All are one source of the loop, which otherwise goes round, with its system calls, for each of
- * them. It wakes when the first of them may wait no longer, and runs all that are due.
+ * them. It wakes when the first of them may wait no longer, and runs all that are due. Those
+ * that wait are listed in the order in which they are due.
  */
 
 struct core_timer {
 	struct core *core;
 	struct core_timer *next;
-	uint64_t due_ns, slack_ns; /* CLOCK_MONOTONIC; due UINT64_MAX: ended */
+	uint64_t due_ns, slack_ns; /* CLOCK_MONOTONIC */
 	bool *freed;		   /* set when it is freed while its function runs; else NULL */
 	core_timer_fn *fn;
 	void *context;
@@ -53,8 +54,9 @@ static void set_wake(struct core *core)
 {
 	uint64_t wake_ns = UINT64_MAX;
 
-	for (struct core_timer *timer = core->timers; timer; timer = timer->next)
-		if (timer->due_ns != UINT64_MAX && timer->due_ns + timer->slack_ns < wake_ns)
+	for (struct core_timer *timer = core->timers; timer && timer->due_ns < wake_ns;
+	     timer = timer->next)
+		if (timer->due_ns + timer->slack_ns < wake_ns)
 			wake_ns = timer->due_ns + timer->slack_ns;
 	if (!core->wake || wake_ns == UINT64_MAX)
 		return;
@@ -62,42 +64,51 @@ static void set_wake(struct core *core)
 	sd_event_source_set_enabled(core->wake, SD_EVENT_ONESHOT);
 }
 
+static void take_out(struct core_timer *timer)
+{
+	struct core_timer **at = &timer->core->timers;
+
+	while (*at && *at != timer)
+		at = &(*at)->next;
+	if (*at)
+		*at = timer->next;
+}
+
+static void put_in(struct core_timer *timer, uint64_t due_ns)
+{
+	struct core_timer **at = &timer->core->timers;
+
+	while (*at && (*at)->due_ns <= due_ns)
+		at = &(*at)->next;
+	timer->due_ns = due_ns;
+	timer->next = *at;
+	*at = timer;
+}
+
 static void run_timer(struct core_timer *timer)
 {
 	bool freed = false;
 	uint64_t delay_ns;
 
-	timer->due_ns = UINT64_MAX;
+	take_out(timer);
 	timer->freed = &freed;
 	delay_ns = timer->fn(timer->context, time_local_ns());
 	if (freed)
 		return;
 	timer->freed = NULL;
 	if (delay_ns)
-		timer->due_ns = time_local_ns() + delay_ns;
-}
-
-/* The first of those that are due at @now_ns; NULL: none. */
-static struct core_timer *first_due(const struct core *core, uint64_t now_ns)
-{
-	struct core_timer *first = NULL;
-
-	for (struct core_timer *timer = core->timers; timer; timer = timer->next)
-		if (timer->due_ns <= now_ns && (!first || timer->due_ns < first->due_ns))
-			first = timer;
-	return first;
+		put_in(timer, time_local_ns() + delay_ns);
 }
 
 static int on_wake(sd_event_source *source, uint64_t due_us, void *context)
 {
 	struct core *core = context;
 	uint64_t now_ns = time_local_ns();
-	struct core_timer *timer;
 
 	(void)source;
 	(void)due_us;
-	while ((timer = first_due(core, now_ns)))
-		run_timer(timer);
+	while (core->timers && core->timers->due_ns <= now_ns)
+		run_timer(core->timers);
 	set_wake(core);
 	return 0;
 }
@@ -120,13 +131,12 @@ int core_timer_new(struct core *core, struct core_timer **out, uint64_t first_ns
 	}
 	*timer = (struct core_timer){
 		.core = core,
-		.next = core->timers,
-		.due_ns = time_local_ns() + first_ns,
 		.slack_ns = slack_ns,
 		.fn = fn,
 		.context = context,
 	};
-	core->timers = timer;
+	core->timer_count++;
+	put_in(timer, time_local_ns() + first_ns);
 	set_wake(core);
 	*out = timer;
 	return 0;
@@ -142,14 +152,10 @@ void core_timer_run(struct core_timer *timer)
 
 void core_timer_free(struct core_timer *timer)
 {
-	struct core_timer **at;
-
 	if (!timer)
 		return;
-	for (at = &timer->core->timers; *at != timer; at = &(*at)->next)
-		;
-	*at = timer->next;
-	if (!timer->core->timers)
+	take_out(timer);
+	if (!--timer->core->timer_count)
 		timer->core->wake = sd_event_source_disable_unref(timer->core->wake);
 	if (timer->freed)
 		*timer->freed = true;

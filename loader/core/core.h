@@ -152,8 +152,9 @@ enum core_waits { CORE_WAIT_EVENTS, CORE_WAIT_RTNL, CORE_WAITS };
 
 struct core {
 	sd_event *loop;
-	sd_event_source *wake; /* of all timers; NULL: there is none */
-	struct core_timer *timers;
+	sd_event_source *wake;	     /* of all timers; NULL: there is none */
+	struct core_timer *timers;   /* that wait */
+	size_t timer_count;	     /* in all */
 	const struct config *config; /* in force; a reload replaces it as a whole */
 	struct config *own_config;   /* the same, to be freed */
 	struct fleet *fleet;	     /* the members in force */
