@@ -233,6 +233,8 @@ double quantiles_seconds(const struct quantiles *delays, unsigned int stat)
 
 void quantiles_of(int64_t *values, size_t count, struct quantiles *out)
 {
+	size_t middle = (count - 1) / 2;
+
 	memset(out, 0, sizeof(*out));
 	if (!count)
 		return;
@@ -242,6 +244,8 @@ void quantiles_of(int64_t *values, size_t count, struct quantiles *out)
 		out->min_ns = values[i] < out->min_ns ? values[i] : out->min_ns;
 		out->max_ns = values[i] > out->max_ns ? values[i] : out->max_ns;
 	}
-	out->p50_ns = select_rank(values, count, (count - 1) / 2);
-	out->p99_ns = select_rank(values, count, (size_t)ceil(0.99 * (double)count) - 1);
+	out->p50_ns = select_rank(values, count, middle);
+	/* What is below the median is in front of it. */
+	out->p99_ns = select_rank(values + middle, count - middle,
+				  (size_t)ceil(0.99 * (double)count) - 1 - middle);
 }

@@ -163,7 +163,8 @@ static int read_map(struct delays *delays)
 
 	for (size_t i = 0; i < count; i++)
 		moving += is_moving(delays, &qps[i]);
-	if (!delays->read_local_ns || (!delays->reader.no_batch && moving >= delays->tracked / 2))
+	if (!delays->read_local_ns ||
+	    (!delays->reader.no_batch && moving && moving >= delays->tracked / 2))
 		return mapread_all(&delays->reader, take, delays);
 	for (size_t i = 0; !err && i < count; i++)
 		if (is_moving(delays, &qps[i]) &&

@@ -80,6 +80,24 @@ static int64_t delay_of(const struct passage *passage, const struct clock_line *
 	return ns_sub(rx_ns, tx_ns) + (int64_t)rint(rx - tx);
 }
 
+/* They are in the order of their replies, which may overtake each other by less. */
+#define DISORDER_NS 100000000
+
+/* Index of the first that may be of @since_ns or later, by the time of our end. */
+static uint64_t first_since(const struct passages *passages, bool out_going, int64_t since_ns)
+{
+	uint64_t kept = passages->count < PASSAGES_KEPT ? passages->count : PASSAGES_KEPT;
+	uint64_t first = passages->count;
+
+	for (; kept; kept--, first--) {
+		const struct passage *before = &passages->at[(first - 1) % PASSAGES_KEPT];
+
+		if (ns_sub(out_going ? before->tx_ns : before->rx_ns, since_ns) < -DISORDER_NS)
+			break;
+	}
+	return first;
+}
+
 void passages_delays(const struct passages *passages, bool out_going, int64_t since_ns,
 		     const struct clock_line *ours, const struct clock_line *theirs,
 		     struct quantiles *out)
@@ -87,10 +105,10 @@ void passages_delays(const struct passages *passages, bool out_going, int64_t si
 	const struct clock_line *sender = out_going ? ours : theirs;
 	const struct clock_line *receiver = out_going ? theirs : ours;
 	int64_t values[PASSAGES_KEPT];
-	uint64_t kept = passages->count < PASSAGES_KEPT ? passages->count : PASSAGES_KEPT;
+	uint64_t i = first_since(passages, out_going, since_ns);
 	size_t count = 0;
 
-	for (uint64_t i = passages->count - kept; i < passages->count; i++) {
+	for (; i < passages->count; i++) {
 		const struct passage *passage = &passages->at[i % PASSAGES_KEPT];
 
 		if (ns_sub(out_going ? passage->tx_ns : passage->rx_ns, since_ns) >= 0)
@@ -134,10 +152,9 @@ void passages_round_trips(const struct passages *there, const struct passages *b
 			  int64_t since_ns, struct quantiles *out)
 {
 	int64_t values[PASSAGES_KEPT];
-	uint64_t kept = there->count < PASSAGES_KEPT ? there->count : PASSAGES_KEPT;
 	size_t count = 0;
 
-	for (uint64_t i = there->count - kept; i < there->count; i++)
+	for (uint64_t i = first_since(there, true, since_ns); i < there->count; i++)
 		if (there->at[i % PASSAGES_KEPT].tx_ns >= since_ns)
 			values[count++] = round_trip_of(there, back, i);
 	quantiles_of(values, count, out);
