@@ -60,6 +60,7 @@ struct clock {
 	struct esc_fleet *fleet; /* mapped */
 	struct esc_clock *map;	 /* mapped */
 	struct ring_buffer *ring;
+	int64_t read_local_ns;	       /* when it was last read */
 	struct clockpage_layout *page; /* mapped; NULL: it cannot be made */
 	uint64_t epoch;
 	uint64_t suspended_ns; /* time_suspended_ns(), of the models */

@@ -163,13 +163,12 @@ int clock_take_record(void *context, void *data, size_t bytes)
 	const struct esc_probe_event *event = data;
 	struct clock *clock = context;
 	struct clock_edge *from;
-	int64_t now_ns;
+	int64_t now_ns = clock->read_local_ns;
 	bool reply;
 
 	if (bytes < sizeof(*event))
 		return 0;
 	reply = event->kind == ESC_PROBE_EVENT_REPLY;
-	now_ns = clock_local_at(clock, time_local_ns());
 	if (reply && event->flags & ESC_PROBE_QUERY && clock->listener)
 		clock->listener->query_replied(clock->listener_context, event);
 	from = edge_of(clock, event);
@@ -198,6 +197,7 @@ int clock_take_record(void *context, void *data, size_t bytes)
 
 void clock_read_records(struct clock *clock)
 {
+	clock->read_local_ns = clock_local_at(clock, time_local_ns());
 	ring_buffer__consume(clock->ring);
 }
 

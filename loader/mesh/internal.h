@@ -13,8 +13,9 @@
 
 _Static_assert(MESH_PEERS_MAX == CLOCK_EDGES_MAX, "a peer for each edge");
 
-#define MESH_TICK_NS 10000000	/* the ring is read */
-#define MESH_STATE_NS 100000000 /* the states of the peers are evaluated */
+#define MESH_TICK_NS 20000000	  /* the ring is read */
+#define MESH_STATE_NS 100000000	  /* the states of the peers are evaluated */
+#define MESH_HISTORY_NS 500000000 /* delays are counted; PASSAGES_KEPT is of more time */
 /* Evaluations after which a request is lost: 1 s and one more. */
 #define MESH_HORIZON 11
 #define MESH_QUERIES_MAX 5
@@ -208,7 +209,7 @@ struct mesh {
 	struct mesh_peer *peers[MESH_PEERS_MAX]; /* by the slot of their edge; a hole is NULL */
 	uint32_t sequence; /* above every number used in this run, from a random one */
 	struct mesh_faults faults;
-	uint64_t state_due_ns, retry_due_ns;
+	uint64_t state_due_ns, history_due_ns, retry_due_ns;
 	bool paused; /* the kill switch is on */
 	struct fleet_subscriber members;
 	struct delayhist scratch;

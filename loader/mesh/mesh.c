@@ -16,13 +16,13 @@
 #include "internal.h"
 #include "net/rtnl.h"
 
-#define TICK_SLACK_NS 1000000
+#define TICK_SLACK_NS 5000000
 #define RETRY_NS 5000000000ull /* of what could not be opened: it costs a pass over all members */
 /* Requests of a peer that are replied to, times what it sends (a quarter of the interval). */
 #define REPLY_ROOM 4
 #define REPLY_LEAST_PPS 2000
-/* Entries of the maps of members: some 2 us each, of a tick of 10 ms. */
-#define WRITES_PER_TICK 1024
+/* Entries of the maps of members: some 2 us each, of a tick of 20 ms. */
+#define WRITES_PER_TICK 2048
 #define WRITES_AT_ONCE 4096
 
 const struct event_kind mesh_events[] = {MESH_EVENTS(EVENT_KIND){}};
@@ -83,7 +83,7 @@ static void write_fleet(struct mesh *mesh)
 			memset(fleet->key[slot], 0, sizeof(fleet->key[slot]));
 }
 
-/* --- each 10 ms --- */
+/* --- each 20 ms --- */
 
 static uint64_t mesh_tick(void *context, uint64_t now_ns)
 {
@@ -92,6 +92,10 @@ static uint64_t mesh_tick(void *context, uint64_t now_ns)
 	clock_read_records(mesh->clock);
 	if (now_ns >= mesh->state_due_ns) {
 		mesh->state_due_ns = now_ns + MESH_STATE_NS;
+		if (now_ns >= mesh->history_due_ns) {
+			mesh->history_due_ns = now_ns + MESH_HISTORY_NS;
+			mesh_count_delays(mesh, now_ns);
+		}
 		mesh_evaluate_peers(mesh, now_ns);
 		mesh_observe(mesh, now_ns);
 	}

@@ -415,7 +415,6 @@ void mesh_evaluate_peers(struct mesh *mesh, uint64_t now_ns)
 	struct mesh_peer *peer;
 
 	/* Of all first: a silence is blamed by how many others are silent. */
-	mesh_count_delays(mesh, now_ns);
 	for_each_peer (mesh, peer)
 		read_map(mesh, peer);
 	for_each_peer (mesh, peer) {

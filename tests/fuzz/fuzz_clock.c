@@ -134,6 +134,7 @@ static void run_clock(struct input in)
 		struct esc_probe_event event;
 
 		fill(&event, &in, number, now_ns);
+		clock.read_local_ns = now_ns;
 		clock_take_record(&clock, &event, sizeof(event));
 		if (number % ROUND != ROUND - 1)
 			continue;

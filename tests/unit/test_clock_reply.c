@@ -392,6 +392,7 @@ static bool request(char host, int64_t late_ns)
 	};
 	struct clock_facts facts;
 
+	the_clock.read_local_ns = now_ns;
 	clock_take_record(&the_clock, &event, sizeof(event));
 	clock_get(&the_clock, &facts);
 	return facts.known;
@@ -413,6 +414,7 @@ static bool reply(char host, int64_t late_ns)
 	};
 	struct clock_facts facts;
 
+	the_clock.read_local_ns = now_ns;
 	clock_take_record(&the_clock, &event, sizeof(event));
 	clock_get(&the_clock, &facts);
 	return facts.known;
