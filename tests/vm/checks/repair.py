@@ -14,6 +14,8 @@ from . import bench, cleanup, clients, failover, owd
 from .bench import CLIENT
 
 DIRECTIONS = ("data", "acks", "both")
+# A path is found dead a dead_after (100 ms) after the first probe that was not received: the interval is a part of that.
+STEERED = failover.AUTO.replace("probe_interval: 10ms", "probe_interval: 5ms")
 FIO_SECONDS = 14  # a try after one that was over too early: for longer
 SETTLE_S = 3
 WINDOW_S = failover.FAILURE_S + 2  # from the order to fail to the last request that it may have delayed
@@ -69,7 +71,7 @@ def run_failed(direction, seconds=FIO_SECONDS, steered=True):
 
 def run_fresh(direction, seconds=FIO_SECONDS, steered=True):
     """run_failed() with new daemons and a new connection; beside it what to show of it, and the initiator's log."""
-    cleanup.make_fresh(top=failover.AUTO if steered else "", members=owd.members(), key=owd.KEY)
+    cleanup.make_fresh(top=STEERED if steered else "", members=owd.members(), key=owd.KEY)
     time.sleep(10)
     with clients.nvme_disk():
         seen = run_failed(direction, seconds, steered)
