@@ -38,15 +38,12 @@ static void cell_add(struct edge_cell *cell, const struct edge_point *point)
 {
 	uint8_t highest = 0;
 
-	if (cell->count < EDGE_KEEP) {
-		if (point->height_ns > cell->points[cell->highest].height_ns)
-			cell->highest = cell->count;
+	if (cell->count < EDGE_KEEP)
 		cell->points[cell->count++] = *point;
+	else if (point->height_ns < cell->points[cell->highest].height_ns)
+		cell->points[cell->highest] = *point;
+	else
 		return;
-	}
-	if (point->height_ns >= cell->points[cell->highest].height_ns)
-		return;
-	cell->points[cell->highest] = *point;
 	for (uint8_t i = 1; i < cell->count; i++)
 		if (cell->points[i].height_ns > cell->points[highest].height_ns)
 			highest = i;

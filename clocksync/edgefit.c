@@ -323,7 +323,7 @@ int edgefit_solve(const struct edgefit_side side[2], const size_t k[2],
 struct search {
 	size_t best[2];
 	int misses[2];
-	size_t solved[2]; /* for these k the line was solved last, with: */
+	size_t solved[2]; /* k of `line`, the last that was the best when it was solved */
 	struct edgefit_line line;
 };
 

@@ -379,7 +379,6 @@ void mesh_take_report(void *context, struct clock_edge *edge, uint8_t byte, int6
 {
 	struct mesh *mesh = context;
 	struct mesh_peer *peer = mesh->peers[edge->slot];
-	struct mesh_nic_report *kept;
 	struct fault_report report;
 
 	if (peer && (byte == FAULT_REPORT_RESTARTS || peer->restart_local_ns))
@@ -394,10 +393,8 @@ void mesh_take_report(void *context, struct clock_edge *edge, uint8_t byte, int6
 			local_ns;
 	if (!fault_report_read(byte, &report))
 		return;
-	kept = &peer->reports[report.plane][report.rail];
-	kept->at_local_ns = local_ns;
-	kept->receives = report.receives;
-	kept->sends = report.sends;
+	peer->reports[report.plane][report.rail] =
+		(struct mesh_nic_report){local_ns, report.receives, report.sends};
 }
 
 /* All pairs of our NIC @number lean to a loss. */

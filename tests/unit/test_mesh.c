@@ -192,6 +192,23 @@ Test(passages, coming_in)
 	cr_expect_eq(q.min_ns, -50, "shown as it is: the bound says how wrong it may be");
 }
 
+/* A window is read from its end: one that was overtaken is not its beginning. */
+Test(passages, overtaken)
+{
+	struct clock_line line = {};
+	static struct passages passages;
+	struct quantiles q;
+
+	passages_add(&passages, 900000000, 900000010);
+	passages_add(&passages, 1000000000, 1000000010);
+	passages_add(&passages, 999999999, 1000000020);
+	passages_add(&passages, 1000000001, 1000000011);
+	passages_delays(&passages, true, 1000000000, &line, &line, &q);
+	cr_expect_eq(q.samples, 2, "%zu", q.samples);
+	passages_round_trips(&passages, &passages, 1000000000, &q);
+	cr_expect_eq(q.samples, 2, "%zu", q.samples);
+}
+
 Test(losses, replied_late_lost)
 {
 	static struct losses losses;
