@@ -99,7 +99,7 @@ struct esc_port {
 	__u8 flags;    /* ESC_PORT_* */
 	__u32 xdp_program_id;
 	__u32 xdp_next_program_id; /* successor in the dispatcher during a handover, else 0 */
-	__u32 offloads_taken;	   /* disabled when attaching: bits of loader/dataplane/facts.c */
+	__u32 offloads_taken;	   /* disabled when attaching: bits of loader/net/offload.c */
 	__u32 reserved[2];
 };
 ESC_ASSERT_SIZE(struct esc_port, 44);

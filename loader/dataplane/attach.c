@@ -355,21 +355,20 @@ int attach_xdp(struct port *port, char **error)
 
 void detach_xdp(struct port *port)
 {
-	uint32_t taken = port->record.offloads_taken;
-	struct offload_state before, after;
+	struct xdp_attached left;
+	char refused[256];
 
-	offload_read(port->name, &before);
 	pins_drop_link(port->pins, port->name, PINS_XDP);
 	if (!dispatcher_leave(port))
 		log_error("%s: the driver refused to detach our XDP program, which goes on "
 			  "counting; `ip -d link show %s` has it",
 			  port->name, port->name);
-	offload_read(port->name, &after);
-	if (taken && before.known && before.active == after.active &&
-	    before.max_mtu == after.max_mtu)
-		log_warning("%s: the driver did not give back what XDP had switched off; see "
+	/* Another's program needs off what ours did. */
+	if (port->record.offloads_taken && !xdp_query(port, &left, NULL) && !left.program_id &&
+	    !offload_give_back(port->name, port->record.offloads_taken, refused, sizeof(refused)))
+		log_warning("%s: the driver did not turn on again what was off for XDP: %s; see "
 			    "`ethtool -k %s`",
-			    port->name, port->name);
+			    port->name, refused, port->name);
 	forget_xdp(&port->record);
 }
 

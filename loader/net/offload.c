@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/readfile.h"
 #include "base/units.h"
 #include "rtnl.h"
 
@@ -74,6 +75,43 @@ uint32_t offload_taken(const struct offload_state *before, const struct offload_
 	if (before->max_mtu && after->max_mtu && after->max_mtu < before->max_mtu)
 		taken |= OFFLOAD_MAX_MTU;
 	return taken;
+}
+
+/* An offload that a router or the port of a bridge must not have (dev_disable_lro() of Linux). */
+static bool lro_is_barred(const char *name)
+{
+	struct link_facts link, master;
+	char text[8];
+
+	for (int v6 = 0; v6 < 2; v6++)
+		if (readtext(text, sizeof(text), "/proc/sys/net/ipv%d/conf/%s/forwarding",
+			     v6 ? 6 : 4, name) > 0 &&
+		    strcmp(text, "0") != 0)
+			return true;
+	return rtnl_link(name, &link) ||
+	       (link.master &&
+		(rtnl_link_by_index(link.master, &master) ||
+		 (strcmp(master.kind, "bond") != 0 && strcmp(master.kind, "team") != 0)));
+}
+
+bool offload_give_back(const char *name, uint32_t taken, char *still_off, size_t bytes)
+{
+	struct offload_state now;
+	uint32_t off;
+
+	still_off[0] = '\0';
+	offload_read_features(name, &now);
+	off = now.known ? taken & ~now.active & ~OFFLOAD_MAX_MTU : 0;
+	if (off & 1u && lro_is_barred(name))
+		off &= ~1u;
+	if (!off)
+		return true;
+	ethtool_request(name, offload_names, OFFLOAD_COUNT, off);
+	offload_read_features(name, &now);
+	for (size_t i = 0; i < OFFLOAD_COUNT; i++)
+		if (off & ~now.active & 1u << i)
+			text_append(still_off, bytes, ", ", offload_names[i]);
+	return !still_off[0];
 }
 
 void offload_note(const char *name, uint32_t taken, bool native, char *out, size_t bytes)

@@ -16,6 +16,12 @@ struct offload_state {
 void offload_read(const char *name, struct offload_state *out);
 /* What was there @before and is not @after: bits for struct esc_port's offloads_taken. */
 uint32_t offload_taken(const struct offload_state *before, const struct offload_state *after);
+/*
+ * Without XDP: turns on those offloads of @taken that are off. The kernel turns rx-lro and
+ * rx-gro-hw off for XDP in skb mode, and leaves them so. Not rx-lro where packets are forwarded
+ * now. False: @still_off has the names of those that the driver refused.
+ */
+bool offload_give_back(const char *name, uint32_t taken, char *still_off, size_t bytes);
 /* A sentence, "" when nothing was taken. @native: XDP is; a veth then takes TSO from its peer. */
 void offload_note(const char *name, uint32_t taken, bool native, char *out, size_t bytes);
 

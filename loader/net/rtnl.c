@@ -426,49 +426,79 @@ void ethtool_driver(const char *name, char *out, size_t bytes)
 		snprintf(out, bytes, "%.*s", (int)sizeof(info.driver), info.driver);
 }
 
-int ethtool_features(const char *name, const char *const *wanted, size_t wanted_count,
-		     uint32_t *active)
+#define FEATURES_MAX 32	 /* wanted */
+#define FEATURE_BLOCKS 8 /* of 32 features; Linux 6.18 has two */
+
+/* The kernel's numbers of the @wanted features, -1: not known. How many blocks there are, or
+ * -errno. */
+static int feature_numbers(const char *name, const char *const *wanted, size_t wanted_count,
+			   int numbers[FEATURES_MAX])
 {
 	struct {
 		struct ethtool_sset_info info;
 		uint32_t count;
 	} query = {.info = {.cmd = ETHTOOL_GSSET_INFO, .sset_mask = 1ULL << ETH_SS_FEATURES}};
-	struct ethtool_gfeatures *features = NULL;
-	struct ethtool_gstrings *strings = NULL;
-	int err = ethtool_call(name, &query), count = (int)query.count;
-	int blocks = (count + 31) / 32;
+	struct {
+		struct ethtool_gstrings head;
+		char text[32 * FEATURE_BLOCKS][ETH_GSTRING_LEN];
+	} names = {.head = {.cmd = ETHTOOL_GSTRINGS, .string_set = ETH_SS_FEATURES}};
+	int err = ethtool_call(name, &query);
 
+	if (!err && (!query.info.sset_mask || query.count > 32 * FEATURE_BLOCKS))
+		err = -EOPNOTSUPP;
+	names.head.len = query.count;
+	if (!err)
+		err = ethtool_call(name, &names);
+	for (size_t k = 0; k < wanted_count; k++)
+		numbers[k] = -1;
+	for (int i = 0; !err && i < (int)query.count; i++)
+		for (size_t k = 0; k < wanted_count; k++)
+			if (!strncmp(names.text[i], wanted[k], ETH_GSTRING_LEN))
+				numbers[k] = i;
+	return err ? err : ((int)query.count + 31) / 32;
+}
+
+int ethtool_features(const char *name, const char *const *wanted, size_t wanted_count,
+		     uint32_t *active)
+{
+	struct {
+		struct ethtool_gfeatures head;
+		struct ethtool_get_features_block blocks[FEATURE_BLOCKS];
+	} features = {.head = {.cmd = ETHTOOL_GFEATURES}};
+	int numbers[FEATURES_MAX], blocks = feature_numbers(name, wanted, wanted_count, numbers);
+	int err = blocks < 0 ? blocks : 0;
+
+	features.head.size = blocks;
+	if (!err)
+		err = ethtool_call(name, &features);
 	if (err)
 		return err;
-	if (!query.info.sset_mask)
-		return -EOPNOTSUPP;
 	*active = 0;
-	err = -ENOMEM;
-	strings = calloc(1, sizeof(*strings) + (size_t)count * ETH_GSTRING_LEN);
-	features = calloc(1, sizeof(*features) + blocks * sizeof(features->features[0]));
-	if (!strings || !features)
-		goto out;
-	strings->cmd = ETHTOOL_GSTRINGS;
-	strings->string_set = ETH_SS_FEATURES;
-	strings->len = count;
-	features->cmd = ETHTOOL_GFEATURES;
-	features->size = blocks;
-	err = ethtool_call(name, strings);
-	if (!err)
-		err = ethtool_call(name, features);
-	for (int i = 0; !err && i < count; i++) {
-		char text[ETH_GSTRING_LEN + 1] = "";
+	for (size_t k = 0; k < wanted_count; k++)
+		if (numbers[k] >= 0 &&
+		    features.blocks[numbers[k] / 32].active >> (numbers[k] % 32) & 1)
+			*active |= 1u << k;
+	return 0;
+}
 
-		memcpy(text, strings->data + i * ETH_GSTRING_LEN, ETH_GSTRING_LEN);
-		for (size_t k = 0; k < wanted_count; k++)
-			if (features->features[i / 32].active >> (i % 32) & 1 &&
-			    !strcmp(text, wanted[k]))
-				*active |= 1u << k;
+int ethtool_request(const char *name, const char *const *wanted, size_t wanted_count, uint32_t on)
+{
+	struct {
+		struct ethtool_sfeatures head;
+		struct ethtool_set_features_block blocks[FEATURE_BLOCKS];
+	} features = {.head = {.cmd = ETHTOOL_SFEATURES}};
+	int numbers[FEATURES_MAX], blocks = feature_numbers(name, wanted, wanted_count, numbers);
+
+	if (blocks < 0)
+		return blocks;
+	features.head.size = blocks;
+	for (size_t k = 0; k < wanted_count; k++) {
+		if (numbers[k] < 0 || !(on >> k & 1))
+			continue;
+		features.blocks[numbers[k] / 32].valid |= 1u << (numbers[k] % 32);
+		features.blocks[numbers[k] / 32].requested |= 1u << (numbers[k] % 32);
 	}
-out:
-	free(features);
-	free(strings);
-	return err;
+	return ethtool_call(name, &features);
 }
 
 double ethtool_speed_bps(const char *name)

@@ -101,6 +101,8 @@ void ethtool_driver(const char *name, char *out, size_t bytes);
 /* A bit in *@active for each of at most 32 @wanted features ("tx-tcp-segmentation") that is on. */
 int ethtool_features(const char *name, const char *const *wanted, size_t wanted_count,
 		     uint32_t *active);
+/* Asks for those of @wanted that have a bit in @on. 0 also where the driver grants only some. */
+int ethtool_request(const char *name, const char *const *wanted, size_t wanted_count, uint32_t on);
 /* Bits a second; 0: the driver does not report it. */
 double ethtool_speed_bps(const char *name);
 

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The tree under tests/fixtures/sysfs was made manually after the shapes of five drivers. */
 #include <criterion/criterion.h>
+#include <errno.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "dataplane/internal.h"
+#include "net/rtnl.h"
 
 static const char *fixture(void)
 {
@@ -96,6 +99,32 @@ Test(offload, what_was_taken)
 	cr_expect_str_eq(note, "rx-lro, rx-gro-hw went off while XDP is attached");
 	offload_note("no-such-dev", 0, false, note, sizeof(note));
 	cr_expect_str_empty(note);
+}
+
+/* On a veth pair in a network namespace of the test's own. */
+Test(offload, what_was_taken_is_given_back)
+{
+	static const char *const segmentation[] = {"tx-tcp-segmentation"};
+	const uint32_t lro = 1u << 0, tso = 1u << 4, max_mtu = 1u << 31;
+	char refused[256];
+	uint32_t on;
+
+	if (unshare(CLONE_NEWNET))
+		cr_skip_test("no network namespace: %s", strerror(errno));
+	cr_assert_eq(system("ip link add v0 type veth peer name v1 && ethtool -K v0 tso off "
+			    ">/dev/null"),
+		     0);
+	cr_expect(offload_give_back("v0", max_mtu, refused, sizeof(refused)));
+	cr_assert_eq(ethtool_features("v0", segmentation, 1, &on), 0);
+	cr_expect_eq(on, 0, "of what was not taken nothing changes");
+	cr_expect(offload_give_back("v0", tso | max_mtu, refused, sizeof(refused)), "%s", refused);
+	cr_assert_eq(ethtool_features("v0", segmentation, 1, &on), 0);
+	cr_expect_eq(on, 1);
+
+	cr_expect_not(offload_give_back("v0", tso | lro, refused, sizeof(refused)));
+	cr_expect_str_eq(refused, "rx-lro", "a veth has none");
+	cr_assert_eq(system("echo 1 >/proc/sys/net/ipv4/conf/v0/forwarding"), 0);
+	cr_expect(offload_give_back("v0", lro, refused, sizeof(refused)), "a router has none");
 }
 
 Test(visibility, native_mode_is_not_first_where_it_takes_the_link_down)
