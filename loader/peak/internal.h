@@ -15,6 +15,7 @@
 /* --- law.c: pure; times are CLOCK_MONOTONIC --- */
 
 #define PEAK_INTERVAL_NS 10000000ull
+#define PEAK_IDLE_NS 100000000ull /* until an interface has counted a RoCEv2 packet */
 #define PEAK_SLOT_NS 10000000000ull
 #define PEAK_SLOTS 8 /* 70 to 80 s: a scrape interval of a minute, and that of the textfile */
 

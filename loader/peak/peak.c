@@ -30,8 +30,8 @@ struct peaks {
 static uint64_t read_due(struct timerthread *thread)
 {
 	struct peaks *peaks = (struct peaks *)thread;
+	uint64_t before_ns, now_ns = time_local_ns(), interval_ns = PEAK_IDLE_NS;
 	struct esc_port_counts counts;
-	uint64_t before_ns, now_ns = time_local_ns();
 
 	for (unsigned int slot = 0; slot < ESC_PORTS_MAX; slot++) {
 		before_ns = now_ns;
@@ -41,11 +41,13 @@ static uint64_t read_due(struct timerthread *thread)
 		now_ns = time_local_ns();
 		peak_take(&peaks->ports[slot].rx, before_ns, now_ns, counts.rx_roce_bytes);
 		peak_take(&peaks->ports[slot].tx, before_ns, now_ns, counts.tx_roce_bytes);
+		if (counts.rx_roce_bytes || counts.tx_roce_bytes)
+			interval_ns = PEAK_INTERVAL_NS;
 	}
 	/* After a wait for a CPU an interval is not shorter. */
-	peaks->due_ns += PEAK_INTERVAL_NS;
-	if (peaks->due_ns < now_ns + PEAK_INTERVAL_NS / 2)
-		peaks->due_ns = now_ns + PEAK_INTERVAL_NS;
+	peaks->due_ns += interval_ns;
+	if (peaks->due_ns < now_ns + interval_ns / 2)
+		peaks->due_ns = now_ns + interval_ns;
 	return peaks->due_ns;
 }
 
