@@ -28,10 +28,11 @@ FOLDER = "/run/escapement/verbs"
 RATE_LOAD = ("-s", "64", "-n", "5000")
 RATE_PAIRS, RATE_LEAST = 20, 0.99
 CLIENT_SECONDS, FIO_SECONDS = 8, 30
-# One message of one packet each way at a time: bytes, messages, minimum, maximum, typical, average, ... in us.
-PINGS = ("-s", "1024", "-n", "1500", "-u", "17")
+# One message of one packet each way at a time: bytes, messages, minimum, maximum, typical, average, ... in us. So many that
+# the mean of those that are timed, one in thirty, is known to a few percent.
+PINGS = ("-s", "1024", "-n", "6000", "-u", "17")
 LATENCY_ROW = re.compile(r"^\s*1024\s+\d+" + r"\s+([\d.]+)" * 7 + r"\s*$", re.MULTILINE)
-SAMPLES_LEAST, LATENCY_SHARE = 40, 0.2
+SAMPLES_LEAST, LATENCY_SHARE = 100, 0.1
 
 
 def rows(name, qpns):
@@ -149,13 +150,13 @@ def test_verbs_delays(tap, _folder):
         bound = message["bound"] + packet["bound"]
         tap.check(all(message[stat] >= packet[stat] - bound for stat in ("p50", "p99")),
                   f"verbs_delays: {name}: no message is faster than its packet", (message, packet))
-    typical_ns = 2e3 * float(row.group(3))
-    both_ns = sum(message["p50"] for message in messages)
-    tap.note(f"verbs_delays: there and back {both_ns / 1e3:.1f} us of messages, {sum(p['p50'] for p in packets) / 1e3:.1f} us of packets, "
-             f"perftest {typical_ns / 1e3:.1f} us")
-    tap.check(abs(both_ns - typical_ns) <= LATENCY_SHARE * typical_ns,
-              f"verbs_delays: there and back the medians are perftest's typical round trip to within {LATENCY_SHARE:.0%}",
-              (both_ns, typical_ns))
+    # Not medians: the delays are skewed, so that the sum of two medians is below the median of the sums, by a quarter in guests.
+    perftest_ns = 2e3 * float(row.group(4))
+    both_ns = sum(message["mean"] for message in messages)
+    tap.note(f"verbs_delays: there and back {both_ns / 1e3:.1f} us of messages, perftest {perftest_ns / 1e3:.1f} us")
+    tap.check(abs(both_ns - perftest_ns) <= LATENCY_SHARE * perftest_ns,
+              f"verbs_delays: there and back the means are perftest's mean round trip to within {LATENCY_SHARE:.0%}",
+              (both_ns, perftest_ns))
 
 
 # --- third-party programs ---
@@ -172,6 +173,12 @@ def sums_of(row, peer):
     return [sum(kind.get(what, 0) for kind in kinds) for what in ("messages", "bytes")]
 
 
+def agrees(row, peer):
+    """The kernel programs counted the same; to them, but not to the process, a packet that is sent again has its bytes again."""
+    messages, size = sums_of(row, peer)
+    return row["messages"] == messages and 0 <= row["payload_bytes"] - size <= row["retransmits"] * row["verbs"]["path_mtu"]
+
+
 def check_client(tap, label, run):
     before = bench.each(counted)
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
@@ -186,8 +193,7 @@ def check_client(tap, label, run):
     pairs = [(row, there[key[::-1]]) for key, row in here.items() if key[::-1] in there]
     tap.check(pairs and len(pairs) == len(here) == len(there), f"{label}: queue pairs with both ends, {len(pairs)}",
               (here, there))
-    wrong = [(end, sums_of(end, other)) for pair in pairs for end, other in (pair, pair[::-1])
-             if [end["messages"], end["payload_bytes"]] != sums_of(end, other)]
+    wrong = [(end, sums_of(end, other)) for pair in pairs for end, other in (pair, pair[::-1]) if not agrees(end, other)]
     messages, size = map(sum, zip(*(sums_of(end, other) for pair in pairs for end, other in (pair, pair[::-1])))) \
         if pairs else (0, 0)
     tap.check(messages and not wrong, f"{label}: {messages} messages, {size} bytes: the kernel programs counted as many", wrong)
