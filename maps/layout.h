@@ -46,7 +46,7 @@
 	X(reasons, 2)                                                                              \
 	X(receipt_cpu, 1)                                                                          \
 	X(repair_cpu, 2)                                                                           \
-	X(repair_rings, 2)                                                                         \
+	X(repair_rings, 3)                                                                         \
 	X(rx_timestamps, 1)                                                                        \
 	X(steers, 1)                                                                               \
 	X(xdp_counted, 1)

@@ -45,7 +45,7 @@ struct esc_repair_ring {
 	struct esc_qp_key key; /* writer: the daemon, before the ring is in the array */
 	__u64 head;	       /* unit << 32 | number of the next packet - 1 */
 	__u64 repaired_ns;     /* esc_qp_steer.applied_local_ns of the last switch repaired */
-	__u32 busy;	       /* a CPU is sending its packets */
+	__u32 busy;	       /* 1 + the CPU that is sending its packets; 0: none */
 	__u32 last_only;       /* writer: the daemon; repair resends the last packets alone */
 	/* Counts, each of one CPU at a time. */
 	__u64 kept;	/* packets copied */

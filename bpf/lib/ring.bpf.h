@@ -314,6 +314,17 @@ static __always_inline void repair_find_acked(struct repair_context *c,
 	c->knows_acked = true;
 }
 
+/* False: another CPU sends copies of it, or what this packet has interrupted does. */
+static __always_inline bool repair_claim(struct esc_repair_ring *ring)
+{
+	return __sync_bool_compare_and_swap(&ring->busy, 0, 1 + bpf_get_smp_processor_id());
+}
+
+static __always_inline void repair_release(struct esc_repair_ring *ring)
+{
+	ring->busy = 0;
+}
+
 struct repair_wait {
 	struct esc_repair_ring *ring;
 	__u64 until_ns;
@@ -327,11 +338,15 @@ static long repair_poll(__u32 index, struct repair_wait *wait)
 	return !*busy || bpf_ktime_get_ns() > wait->until_ns;
 }
 
+/*
+ * Not for this CPU's own, which ends after the packet: before Linux 6.3 softirqs are enabled in a
+ * program that the daemon runs, and each of its clones may end in one (bpf_test_run()).
+ */
 static __noinline int repair_wait(struct esc_repair_ring *ring)
 {
 	struct repair_wait wait = {.ring = ring, .until_ns = bpf_ktime_get_ns() + REPAIR_WAIT_NS};
 
-	if (ring)
+	if (ring && ring->busy != 1 + bpf_get_smp_processor_id())
 		bpf_loop(REPAIR_WAIT_LOOPS, repair_poll, &wait, 0);
 	return 0;
 }

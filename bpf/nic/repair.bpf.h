@@ -311,13 +311,13 @@ static __noinline int nic_repair_check(struct __sk_buff *skb, const struct nic_k
 		nic_repair_defer(ring, choice);
 		return 0;
 	}
-	if (!__sync_bool_compare_and_swap(&ring->busy, 0, 1)) {
+	if (!repair_claim(ring)) {
 		nic_repair_join(ring, choice);
 		return 0;
 	}
 	if (ring->path != choice->route)
 		sent = nic_repair_switch(skb, kept, choice);
-	ring->busy = 0;
+	repair_release(ring);
 	return sent;
 }
 
@@ -339,12 +339,11 @@ static __always_inline int nic_repair_again(struct __sk_buff *skb, const struct 
 	struct esc_repair_ring *ring = kept->ring;
 	int sent;
 
-	if (!ring || route == ESC_NIC_ROUTES || !nic_is_stuck(ring) ||
-	    !__sync_bool_compare_and_swap(&ring->busy, 0, 1))
+	if (!ring || route == ESC_NIC_ROUTES || !nic_is_stuck(ring) || !repair_claim(ring))
 		return 0;
 	sent = nic_repair_run(skb, kept->id, NIC_REPAIR(~0u, route, REPAIR_LAST),
 			      nic_ago(bpf_ktime_get_coarse_ns(), NIC_AGAIN_AGE_NS));
-	ring->busy = 0;
+	repair_release(ring);
 	return sent < 0 ? 0 : sent;
 }
 

@@ -120,7 +120,7 @@ static __always_inline void repair_check(struct __sk_buff *skb, const struct esc
 {
 	if (likely(ring->repaired_ns == steer->applied_local_ns && !ring->busy))
 		return;
-	if (!__sync_bool_compare_and_swap(&ring->busy, 0, 1)) {
+	if (!repair_claim(ring)) {
 		repair_wait(ring);
 		return;
 	}
@@ -130,7 +130,7 @@ static __always_inline void repair_check(struct __sk_buff *skb, const struct esc
 			repair_send_lost(skb, steer, ring, steer->lost,
 					 ring->last_only ? REPAIR_LAST : 0);
 	}
-	ring->busy = 0;
+	repair_release(ring);
 }
 
 /* The same for the path @lost, whichever the queue pair takes; @again: the last packets alone. */
@@ -140,11 +140,11 @@ static __always_inline int repair_order(struct __sk_buff *skb, const struct esc_
 	__u32 only = again ? REPAIR_LAST | REPAIR_ANY_PATH : ring->last_only ? REPAIR_LAST : 0;
 	int sent;
 
-	if (!__sync_bool_compare_and_swap(&ring->busy, 0, 1))
+	if (!repair_claim(ring))
 		return 0;
 	ring->repaired_ns = steer->applied_local_ns;
 	sent = repair_send_lost(skb, steer, ring, lost, only);
-	ring->busy = 0;
+	repair_release(ring);
 	return sent;
 }
 

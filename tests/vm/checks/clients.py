@@ -191,8 +191,8 @@ def is_wanted(text):
 
 
 def describe(name):
-    """What a daemon says of its paths, of its queue pairs on them, and of the last minute."""
-    return name + "\n" + channel.read(name, ["sh", "-c", "escapement paths; escapement steer; escapement events --since 1m"])
+    """What a daemon says of its paths, of its queue pairs on them, and what happened in the last three minutes."""
+    return name + "\n" + channel.read(name, ["sh", "-c", "escapement paths; escapement steer; escapement events --since 3m"])
 
 
 def check_client(tap, label, program, what, how):
