@@ -429,8 +429,7 @@ void ethtool_driver(const char *name, char *out, size_t bytes)
 #define FEATURES_MAX 32	 /* wanted */
 #define FEATURE_BLOCKS 8 /* of 32 features; Linux 6.18 has two */
 
-/* The kernel's numbers of the @wanted features, -1: not known. How many blocks there are, or
- * -errno. */
+/* The kernel's numbers of the @wanted features, -1: it has none; how many blocks, or -errno. */
 static int feature_numbers(const char *name, const char *const *wanted, size_t wanted_count,
 			   int numbers[FEATURES_MAX])
 {
