@@ -44,7 +44,7 @@ def start_jobs(qps):
         name = f"{world.FOLDER}/job{number}"
         tclass = f"--tclass={GOLD_TCLASS}" if number == 0 else ""
         world.must(f"rm -f {name}.*; setsid {tool('rxb', number, qps)} >{name}.server 2>&1 </dev/null & "
-                   f"until grep -q ':{port:04X} ' /proc/net/tcp /proc/net/tcp6; do sleep 0.1; done")
+                   f"until grep -q ':{port:04X} 0*:0000 0A ' /proc/net/tcp /proc/net/tcp6; do sleep 0.1; done")
         clients += (f"setsid {tool('rxa', number, qps)} {tclass} 127.0.0.1 >{name}.client 2>&1 "
                     "</dev/null & ")
     world.must(clients + "sleep 0.1")
