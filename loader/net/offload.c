@@ -44,6 +44,7 @@ static const char *const offload_names[] = {
 };
 #define OFFLOAD_COUNT (sizeof(offload_names) / sizeof(offload_names[0]))
 #define OFFLOAD_MAX_MTU (1u << 31)
+#define OFFLOAD_LRO (1u << 0) /* the list's first */
 _Static_assert(OFFLOAD_COUNT <= 31, "bit 31 is taken");
 
 static void offload_read_features(const char *name, struct offload_state *out)
@@ -102,8 +103,8 @@ bool offload_give_back(const char *name, uint32_t taken, char *still_off, size_t
 	still_off[0] = '\0';
 	offload_read_features(name, &now);
 	off = now.known ? taken & ~now.active & ~OFFLOAD_MAX_MTU : 0;
-	if (off & 1u && lro_is_barred(name))
-		off &= ~1u;
+	if (off & OFFLOAD_LRO && lro_is_barred(name))
+		off &= ~OFFLOAD_LRO;
 	if (!off)
 		return true;
 	ethtool_request(name, offload_names, OFFLOAD_COUNT, off);

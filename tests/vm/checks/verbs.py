@@ -29,7 +29,7 @@ RATE_LOAD = ("-s", "64", "-n", "5000")
 RATE_PAIRS, RATE_LEAST = 20, 0.99
 CLIENT_SECONDS, FIO_SECONDS = 8, 30
 # One message of one packet each way at a time: bytes, messages, minimum, maximum, typical, average, ... in us. So many that
-# the mean of those that are timed, one in thirty, is known to a few percent.
+# the mean of those that are timed, one in 25 to 45, is known to a few percent.
 PINGS = ("-s", "1024", "-n", "6000", "-u", "17")
 LATENCY_ROW = re.compile(r"^\s*1024\s+\d+" + r"\s+([\d.]+)" * 7 + r"\s*$", re.MULTILINE)
 SAMPLES_LEAST, LATENCY_SHARE = 100, 0.1
