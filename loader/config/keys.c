@@ -76,7 +76,8 @@ static const struct config_key interface_keys[] = {
 	 .help = "How XDP is attached. `native`: in the driver; `skb`: in the kernel's generic "
 		 "path; `auto`: native where the driver can, else skb; skb first where attaching "
 		 "native XDP takes the link down (igb, igc, ixgbe), resets the NIC (i40e), or "
-		 "loses frames when the MTU is raised (virtio_net before Linux 6.3)."},
+		 "loses frames when the MTU is raised (virtio_net before Linux 6.3) or replies to "
+		 "probes (a veth whose peer has no native XDP)."},
 	{"tc", KEY(word, config_interface, tc), .words = WORDS("auto", "tcx", "clsact"),
 	 .fallback = "auto",
 	 .help = "How the tc programs are attached. `tcx` needs Linux 6.6; `auto`: TCX where the "

@@ -179,12 +179,16 @@ static struct native_cost cost_of(const struct port *port, char driver[DRIVER_BY
 	return native_cost(driver, port->ifindex);
 }
 
-/* Why XDP is in skb mode, where that is so because of the driver. */
+/* Why XDP is in skb mode, where that is so because of the driver; or should be. */
 static void note_cost(struct port *port)
 {
 	char driver[DRIVER_BYTES];
 	struct native_cost cost = cost_of(port, driver);
 
+	if (port->record.xdp_mode == ESC_XDP_NATIVE && cost.loses_replies)
+		snprintf(port->xdp_note, ATTACH_NOTE_BYTES,
+			 "replies to probes are lost: this veth's peer has no native XDP program, "
+			 "and drops what one sends; set attach: skb");
 	if (port->record.xdp_mode != ESC_XDP_SKB || port->attach != CONFIG_ATTACH_AUTO)
 		return;
 	if (cost.link_down)
@@ -198,6 +202,11 @@ static void note_cost(struct port *port)
 			 "frames when the MTU is raised above %u; for native mode set attach: "
 			 "native",
 			 driver, OFFLOAD_ONE_BUFFER_MTU);
+	else if (cost.loses_replies)
+		snprintf(port->xdp_note, ATTACH_NOTE_BYTES,
+			 "skb mode, since this veth's peer has no native XDP program, and would "
+			 "drop what one sends, replies to probes; for native mode set attach: "
+			 "native");
 }
 
 /*
@@ -214,7 +223,7 @@ static int attach_fresh(struct port *port, char **error)
 	char *detail = NULL;
 	int err = -EINVAL;
 
-	if (cost.link_down || cost.loses_larger) {
+	if (cost.link_down || cost.loses_larger || cost.loses_replies) {
 		modes[0] = ESC_XDP_SKB;
 		modes[1] = ESC_XDP_NATIVE;
 	}

@@ -6,7 +6,8 @@ void rtnl_chain(unsigned int ifindex, bool up, struct link_chain *out)
 	struct link_facts link;
 
 	out->count = 0;
-	while (ifindex && out->count < LINK_CHAIN_MAX && !rtnl_link_by_index(ifindex, &link)) {
+	while (ifindex && out->count < LINK_CHAIN_MAX &&
+	       !rtnl_link_by_index(ifindex, RTNL_HERE, &link)) {
 		out->ifindex[out->count++] = ifindex;
 		ifindex = up ? link.master : link.lower;
 	}

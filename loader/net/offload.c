@@ -4,6 +4,7 @@
 #include "offload.h"
 
 #include <linux/genetlink.h>
+#include <linux/if_link.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -91,7 +92,7 @@ static bool lro_is_barred(const char *name)
 			return true;
 	return rtnl_link(name, &link) ||
 	       (link.master &&
-		(rtnl_link_by_index(link.master, &master) ||
+		(rtnl_link_by_index(link.master, RTNL_HERE, &master) ||
 		 (strcmp(master.kind, "bond") != 0 && strcmp(master.kind, "team") != 0)));
 }
 
@@ -137,7 +138,8 @@ void offload_note(const char *name, uint32_t taken, bool native, char *out, size
 	if (!native || strcmp(link.kind, "veth"))
 		return;
 	/* drivers/net/veth.c: veth_disable_xdp() and veth_xdp_set() change the peer's features. */
-	if (!link.peer_ifindex || rtnl_link_by_index(link.peer_ifindex, &peer)) {
+	if (link.peer_netns != RTNL_HERE ||
+	    rtnl_link_by_index(link.peer_ifindex, RTNL_HERE, &peer)) {
 		text_append(out, bytes, "; ",
 			    "its veth peer, in another network namespace, has TCP segmentation "
 			    "offload off while native XDP is attached");
@@ -211,7 +213,19 @@ static const struct {
 	{"mlx5_core", {.does = "creates its queues again"}},
 	/* Before Linux 6.3; virtnet_xdp_set() looks at the MTU when XDP is taken off, too. */
 	{"virtio_net", {.loses_larger = true}},
+	/* veth_xdp_xmit() and veth_xdp_flush(): into the peer's ring, which NAPI alone empties. */
+	{"veth", {.loses_replies = true}},
 };
+
+/* A veth's other end, in whatever network namespace. False also where it cannot be asked. */
+static bool peer_has_native_xdp(unsigned int ifindex)
+{
+	struct link_facts link, peer;
+
+	return !rtnl_link_by_index(ifindex, RTNL_HERE, &link) &&
+	       !rtnl_link_by_index(link.peer_ifindex, link.peer_netns, &peer) &&
+	       (peer.xdp == XDP_ATTACHED_DRV || peer.xdp == XDP_ATTACHED_MULTI);
+}
 
 struct native_cost native_cost(const char *driver, unsigned int ifindex)
 {
@@ -221,5 +235,6 @@ struct native_cost native_cost(const char *driver, unsigned int ifindex)
 		if (!strcmp(native_costs[i].driver, driver))
 			cost = native_costs[i].cost;
 	cost.loses_larger = cost.loses_larger && !takes_frags(ifindex);
+	cost.loses_replies = cost.loses_replies && !peer_has_native_xdp(ifindex);
 	return cost;
 }

@@ -169,7 +169,7 @@ void netlink_text(const struct nlattr *attribute, char *out, size_t bytes)
 static int parse_link(const struct nlmsghdr *message, void *context)
 {
 	const struct ifinfomsg *link = netlink_header(message, sizeof(*link));
-	const struct nlattr *a[IFLA_MAX + 1], *kind;
+	const struct nlattr *a[IFLA_MAX + 1], *at;
 	struct link_facts *out = context;
 
 	if (!link)
@@ -182,25 +182,33 @@ static int parse_link(const struct nlmsghdr *message, void *context)
 	out->max_mtu = netlink_number(a[IFLA_MAX_MTU]);
 	netlink_text(a[IFLA_IFNAME], out->name, sizeof(out->name));
 	if (a[IFLA_LINKINFO])
-		mnl_attr_for_each_nested (kind, a[IFLA_LINKINFO])
-			if (mnl_attr_get_type(kind) == IFLA_INFO_KIND)
-				netlink_text(kind, out->kind, sizeof(out->kind));
+		mnl_attr_for_each_nested (at, a[IFLA_LINKINFO])
+			if (mnl_attr_get_type(at) == IFLA_INFO_KIND)
+				netlink_text(at, out->kind, sizeof(out->kind));
+	if (a[IFLA_XDP])
+		mnl_attr_for_each_nested (at, a[IFLA_XDP])
+			if (mnl_attr_get_type(at) == IFLA_XDP_ATTACHED)
+				out->xdp = netlink_number(at);
 	out->master = netlink_number(a[IFLA_MASTER]);
 	/* IFLA_LINK is a veth's peer, a tunnel's way out, or the device below. */
-	if (!a[IFLA_LINK_NETNSID] && !strcmp(out->kind, "veth"))
+	if (!strcmp(out->kind, "veth"))
 		out->peer_ifindex = netlink_number(a[IFLA_LINK]);
+	out->peer_netns =
+		a[IFLA_LINK_NETNSID] ? (int)netlink_number(a[IFLA_LINK_NETNSID]) : RTNL_HERE;
 	if (!a[IFLA_LINK_NETNSID] && (!strcmp(out->kind, "vlan") || !strcmp(out->kind, "macvlan") ||
 				      !strcmp(out->kind, "ipvlan")))
 		out->lower = netlink_number(a[IFLA_LINK]);
 	return 0;
 }
 
-int rtnl_link_by_index(unsigned int ifindex, struct link_facts *out)
+int rtnl_link_by_index(unsigned int ifindex, int netns, struct link_facts *out)
 {
 	union netlink_request request;
 	struct ifinfomsg *link = netlink_begin(&request, RTM_GETLINK, 0, sizeof(*link));
 
 	link->ifi_index = ifindex;
+	if (netns != RTNL_HERE)
+		mnl_attr_put_u32(&request.header, IFLA_TARGET_NETNSID, netns);
 	return netlink_query(NETLINK_ROUTE, &request, parse_link, out);
 }
 
@@ -288,7 +296,7 @@ static void *gate_run(void *context)
 			continue;
 		}
 		pthread_mutex_unlock(&gate.mutex);
-		rtnl_link_by_index(1, &loopback);
+		rtnl_link_by_index(1, RTNL_HERE, &loopback);
 		pthread_mutex_lock(&gate.mutex);
 		gate.passes = asks;
 		pthread_cond_broadcast(&gate.passed);

@@ -54,14 +54,18 @@ struct link_facts {
 	uint32_t mtu;
 	uint32_t max_mtu;	   /* 0: not reported */
 	bool up;		   /* administratively up and carrier there */
-	unsigned int peer_ifindex; /* other end of a veth, when it is in this namespace; else 0 */
+	uint32_t xdp;		   /* XDP_ATTACHED_* */
+	unsigned int peer_ifindex; /* other end of a veth; else 0 */
+	int peer_netns;		   /* where that is; see rtnl_link_by_index() */
 	unsigned int lower;	   /* below a VLAN, macvlan or ipvlan, in this namespace; else 0 */
 	unsigned int master;	   /* a bond's, team's or bridge's; 0: none */
 };
 
 /* -ENODEV: there is no interface @name. */
 int rtnl_link(const char *name, struct link_facts *out);
-int rtnl_link_by_index(unsigned int ifindex, struct link_facts *out);
+/* @netns: id that this network namespace has for another one (peer_netns), RTNL_HERE: itself. */
+#define RTNL_HERE (-1)
+int rtnl_link_by_index(unsigned int ifindex, int netns, struct link_facts *out);
 
 /*
  * A device and the masters above it, or the devices below it, in this namespace. A tunnel (VXLAN,

@@ -144,3 +144,11 @@ Test(visibility, native_mode_is_not_first_where_a_larger_mtu_loses_frames)
 	cr_expect(!native_cost("mlx5_core", 0).loses_larger &&
 		  !native_cost("veth", 0).loses_larger);
 }
+
+/* Where the peer has one: tests/lab/test_veth. */
+Test(visibility, native_mode_is_not_first_where_no_peer_takes_replies)
+{
+	cr_expect(native_cost("veth", 0).loses_replies);
+	cr_expect(!native_cost("mlx5_core", 0).loses_replies &&
+		  !native_cost("virtio_net", 0).loses_replies);
+}

@@ -2,8 +2,9 @@
 """Two hosts in one machine's kernel, with one clock, and a slow port between them: for pacing.
 
 Each is a soft-RoCE device and a daemon of its own; between them is a network namespace. Two
-machines' clocks are too far apart when these are busy. These two are the kernel's own: no probe is
-replied to, since a veth drops XDP_TX to a peer without XDP, so each host's time is its local one.
+machines' clocks are too far apart when these are busy. These two are the kernel's own: with native
+XDP no probe is replied to, since a veth's peer without it drops XDP_TX, so each host's time is its
+local one.
 """
 import base64
 import contextlib
@@ -25,7 +26,7 @@ RATE, LIMIT_BYTES, THRESHOLD = "20mbit", 60000, "8ms"
 MTU = 512
 START_SECONDS, CLOCK_SECONDS = 180, 60
 CONFIGURATION = """host: {host}
-interfaces: [{{ name: {host}0 }}]
+interfaces: [{{ name: {host}0, attach: native }}]
 members: {folder}/members.json
 key_file: {folder}/key
 pin_root: /sys/fs/bpf/pace-{host}
