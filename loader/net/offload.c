@@ -224,7 +224,7 @@ static bool peer_has_native_xdp(unsigned int ifindex)
 
 	return !rtnl_link_by_index(ifindex, RTNL_HERE, &link) &&
 	       !rtnl_link_by_index(link.peer_ifindex, link.peer_netns, &peer) &&
-	       (peer.xdp == XDP_ATTACHED_DRV || peer.xdp == XDP_ATTACHED_MULTI);
+	       peer.xdp == XDP_ATTACHED_DRV;
 }
 
 struct native_cost native_cost(const char *driver, unsigned int ifindex)

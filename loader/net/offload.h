@@ -37,8 +37,7 @@ struct native_cost {
 	 * MTU above OFFLOAD_ONE_BUFFER_MTU, and with that it does not detach.
 	 */
 	bool loses_larger;
-	/* A veth's: what native XDP sends (XDP_TX), replies to probes, reaches no peer without it.
-	 */
+	/* What native XDP sends, replies to probes, is dropped by a veth's peer without it. */
 	bool loses_replies;
 };
 struct native_cost native_cost(const char *driver, unsigned int ifindex);
