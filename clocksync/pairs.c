@@ -12,6 +12,8 @@
 /* A knee: twice the tolerance would keep less than this part more. */
 #define KNEE 0.25
 #define PAIRS_ENOUGH 16
+/* For a first knee one in so many, up to twice as many as above: a few do by chance. */
+#define PAIRS_PART 20
 #define DECAY 0.8      /* a round of 250 ms: a time constant of about one second */
 #define NOISE_RISE 1.1 /* a round; down at once: the NIC has one noise, queues add */
 #define NOISE_START_NS 30.0
@@ -73,7 +75,7 @@ static double core_deviation(const float *upto, int tolerance_bin)
 void pairs_adapt(struct pairs_filter *filter)
 {
 	float upto[PAIRS_BINS], sum = 0;
-	double noise;
+	double noise, enough = PAIRS_ENOUGH;
 	int bin;
 
 	for (int i = 0; i < PAIRS_BINS; i++) {
@@ -81,8 +83,10 @@ void pairs_adapt(struct pairs_filter *filter)
 		upto[i] = sum;
 		filter->histogram[i] *= DECAY;
 	}
+	if (!filter->measured)
+		enough = fmax(enough, fmin(2 * PAIRS_ENOUGH, sum / PAIRS_PART));
 	for (bin = TOLERANCE_MIN_BIN; bin <= TOLERANCE_MAX_BIN; bin++)
-		if (upto[bin] >= PAIRS_ENOUGH && upto[bin + 2] - upto[bin] <= KNEE * upto[bin])
+		if (upto[bin] >= enough && upto[bin + 2] - upto[bin] <= KNEE * upto[bin])
 			break;
 	filter->no_knee = bin > TOLERANCE_MAX_BIN;
 	if (filter->no_knee)
