@@ -17,6 +17,11 @@
 #define NOISE_MIN_NS 1.0
 #define NOISE_GAIN 0.2
 #define FLOOR_GAIN 0.1
+/* Rises are means of some ten seconds, and so long there was no clean packet. */
+#define TAIL_GAIN 0.02
+#define TAIL_ROUNDS 40
+#define TAIL_LEAST 2 /* 2^2 points, TRIAL_SUPPORT_ENOUGH: of fewer the lowest say more */
+#define TAIL_CLEAN 8 /* fits in a row with clean packets: there are */
 /* A direction without a probe for this long and for this many of its mean gaps is lost. */
 #define SILENT_NS 250000000
 #define SILENT_GAPS 8
@@ -199,6 +204,57 @@ static void floor_learn(struct edge *edge, const struct edge_trial *trial)
 	least_learn(edge, trial->window.last * edge->bucket_ns / EDGE_LEAST_NS);
 }
 
+/* There are clean packets: their noise and their floor are learned anew. */
+static void tail_end(struct edge *edge)
+{
+	edge->tail.k = 0;
+	edge->tail.rounds = 0;
+	edge->noise_known = edge->floor_known = false;
+}
+
+/*
+ * Until timestamp noise is known by clean packets, and there may be none: emulated machines, links
+ * that are always full. Then the lowest delays scatter by microseconds, and how they rise from the
+ * k-th to the 2k-th shows how many are to be averaged: the mean of k scatters by about
+ * rise / ln 2 / sqrt(k), that of a fit by the root of a half of it.
+ */
+static void tail_learn(struct edge *edge, const struct edge_trial *trial,
+		       struct edge_scratch *scratch)
+{
+	bool clean = trial->noise_ns > 0 || !edge->pairs.no_knee;
+	double rises_ns[EDGE_TAIL], gain, least = INFINITY;
+	int best = 0;
+
+	edge->tail.clean = clean ? edge->tail.clean + 1 : 0;
+	if (edge->tail.k && edge->tail.clean >= TAIL_CLEAN)
+		tail_end(edge);
+	if (clean || (edge->noise_known && !edge->tail.k) ||
+	    !edge_trial_tail(trial, scratch, rises_ns))
+		return;
+	gain = fmax(TAIL_GAIN, 1.0 / ++edge->tail.rounds);
+	for (int i = 0; i < EDGE_TAIL; i++) {
+		double *rise = &edge->tail.log_rises[i], sigma_ns;
+
+		/* Small k vary the most, and have lower logarithms: in doubt it is the lowest. */
+		*rise += gain * (log(fmax(rises_ns[i], NOISE_MIN_NS)) - *rise);
+		sigma_ns = exp(*rise) / (M_LN2 * sqrt(1 << i));
+		if (sigma_ns < least) {
+			least = sigma_ns;
+			best = i;
+		}
+	}
+	if (edge->tail.rounds < TAIL_ROUNDS)
+		return;
+	if (best < TAIL_LEAST) {
+		if (edge->tail.k)
+			tail_end(edge);
+		return;
+	}
+	edge->tail.k = (size_t)1 << best;
+	edge->noise_known = true;
+	edge->noise_ns = least / M_SQRT2; /* two timestamps each */
+}
+
 /* The smaller of the pairs' and the clouds' estimate: queues only add to either. */
 static void noise_learn(struct edge *edge, double cluster_ns)
 {
@@ -282,10 +338,11 @@ static int best_window(struct edge *edge, int64_t last, struct edgefit_hint *hin
 
 		if (!edge->halvings && err)
 			return err;
-		if (!edge->halvings || (!err && !best->flagged))
+		if (!edge->halvings || (!err && !best->flagged && !edge->tail.k))
 			break;
 	}
-	if (best->flagged)
+	/* What a tail's lowest delays scatter by was learned of the whole window. */
+	if (best->flagged || edge->tail.k)
 		return 0;
 	edge->shorter = !edge->shorter;
 	if (edge->shorter ? edge->halvings == HALVINGS_MAX : !edge->halvings)
@@ -352,7 +409,9 @@ int edge_fit(struct edge *edge, int64_t now_ns, const struct edge_prior *prior,
 		return -ENODATA;
 	if (prior && prior->known && without_prior(edge, last, &hint, scratch, &best))
 		prior = NULL;
-	noise_learn(edge, best.noise_ns);
+	tail_learn(edge, &best, scratch);
+	if (!edge->tail.k)
+		noise_learn(edge, best.noise_ns);
 	if (best.flagged && edge->floor_known && prior && prior->known)
 		one_side(edge, last, &hint, prior, scratch, &best);
 	learned = best;
@@ -375,7 +434,7 @@ int64_t edge_pair_interval(const struct edge *edge, int64_t base_ns)
 	uint32_t least = estimate->support[0] < estimate->support[1] ? estimate->support[0]
 								     : estimate->support[1];
 
-	if (!estimate->valid || !edge->floor_known)
+	if (!estimate->valid || !edge->floor_known || edge->tail.k)
 		return base_ns;
 	if (estimate->flagged || least < TRIAL_SUPPORT_ENOUGH)
 		return base_ns / 4;

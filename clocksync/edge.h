@@ -15,6 +15,8 @@
 #define EDGE_BUCKETS 32
 #define EDGE_KEEP 8
 #define EDGE_POINTS (EDGE_BUCKETS * EDGE_KEEP)
+/* Up to the 2^EDGE_TAIL-th lowest delay. */
+#define EDGE_TAIL 5
 /* Consecutive fits that disagree with the known floor before the path counts as changed. */
 #define EDGE_PATH_ROUNDS 4
 /* A delay that began counts as the path's own after so many intervals of this length. */
@@ -76,6 +78,13 @@ struct edge {
 	double slope_ppb; /* of the last fit: reference of height_ns */
 	double noise_ns;  /* deviation of one timestamp, from the pairs or the clouds' edges */
 	bool noise_known;
+	/* Where no packet is clean. */
+	struct {
+		size_t k; /* so many of the lowest are averaged; 0: not so, or not known yet */
+		double log_rises[EDGE_TAIL]; /* edge_trial_tail(), mean of logarithms */
+		unsigned rounds;	     /* that they are of */
+		unsigned clean;		     /* fits in a row with clean packets */
+	} tail;
 	double floor_ns; /* of the path, from unflagged fits */
 	bool floor_known;
 	unsigned floor_misses;

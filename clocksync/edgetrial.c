@@ -4,12 +4,14 @@
  * load. The points within timestamp noise of that edge (without queueing delay) are averaged by
  * least squares with one slope: the k-th of an unknown number of clean points is a biased
  * estimate. The path's floor, known from earlier windows, gives the rest of the width that is
- * queueing delay.
+ * queueing delay. Where no point is clean (edge.h, `tail`) the mean of the k lowest stands for the
+ * least squares: the k-th scatters more.
  */
 #include "clocksync/edgetrial.h"
 
 #include <errno.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define K_MOST 32
@@ -134,6 +136,32 @@ static double noise_of(const struct edge_trial *trial, const struct edge_scratch
 	return hypot(sigma[0], sigma[1]) / 2; /* two sides of two timestamps each */
 }
 
+static int by_value(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+bool edge_trial_tail(const struct edge_trial *trial, struct edge_scratch *scratch,
+		     double rises_ns[EDGE_TAIL])
+{
+	memset(rises_ns, 0, EDGE_TAIL * sizeof(*rises_ns));
+	for (int s = 0; s < 2; s++) {
+		double *sorted = scratch->residuals;
+		size_t count = trial->window.count[s];
+
+		if (count < K_PART << (EDGE_TAIL - 1))
+			return false;
+		for (size_t i = 0; i < count; i++)
+			sorted[i] = residual(trial, scratch, s, i);
+		qsort(sorted, count, sizeof(*sorted), by_value);
+		for (int i = 0; i < EDGE_TAIL; i++)
+			rises_ns[i] += (sorted[(2 << i) - 1] - sorted[(1 << i) - 1]) / 2;
+	}
+	return true;
+}
+
 /* Sums for a least-squares line of one side. */
 struct sums {
 	double n, x, y, xx, xy;
@@ -191,7 +219,11 @@ static void refine(const struct edge *edge, struct edge_trial *trial,
 	double below = -INLIER_BELOW * passage, above = INLIER_ABOVE * passage;
 
 	trial->slope_ppb = trial->line.slope_ppb;
-	for (int pass = 0; pass < 2; pass++) {
+	if (edge->tail.k) {
+		below = -INFINITY;
+		above = 0.5; /* the k-th itself: points are whole nanoseconds */
+	}
+	for (int pass = 0; pass < (edge->tail.k ? 1 : 2); pass++) {
 		struct sums sums[2];
 
 		for (int s = 0; s < 2; s++)
@@ -256,7 +288,8 @@ static double side_sigma(const struct edge *edge, const struct edge_trial *trial
 
 	if (!edge->floor_known && !has_support(trial, s))
 		return WEAK_SIGMA_FACTOR * fmax(trial->line.y_spread[s], 16 * passage);
-	return passage / sqrt((double)trial->inliers[s]);
+	/* The mean of a tail's lowest is one reading, with that noise. */
+	return edge->tail.k ? passage : passage / sqrt((double)trial->inliers[s]);
 }
 
 static void evaluate(const struct edge *edge, struct edge_trial *trial)
@@ -324,7 +357,19 @@ int edge_trial_run(const struct edge *edge, struct edge_trial *trial,
 		if (most[s] > K_MOST)
 			most[s] = K_MOST;
 	}
-	err = edgefit_adapt(side, most, edge_gap_ns(edge), hint, scratch->residuals, &trial->line);
+	if (edge->tail.k) {
+		for (int s = 0; s < 2; s++) {
+			if (most[s] > edge->tail.k)
+				most[s] = edge->tail.k;
+			if (most[s] < 2)
+				most[s] = 2;
+		}
+		trial->line.steps = 0;
+		err = edgefit_solve(side, most, hint, scratch->residuals, &trial->line);
+	} else {
+		err = edgefit_adapt(side, most, edge_gap_ns(edge), hint, scratch->residuals,
+				    &trial->line);
+	}
 	if (err)
 		return err;
 	trial->noise_ns = noise_of(trial, scratch);

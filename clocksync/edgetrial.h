@@ -46,6 +46,13 @@ int edge_trial_run(const struct edge *edge, struct edge_trial *trial,
 double edge_trial_margin_ns(const struct edge *edge, struct edge_window *window,
 			    struct edge_scratch *scratch, double *spread_ns);
 
+/*
+ * How delays rise from the edges of the clouds: from the k-th lowest to the 2k-th, means of both
+ * sides, k = 1, 2, 4 ... False: too few points.
+ */
+bool edge_trial_tail(const struct edge_trial *trial, struct edge_scratch *scratch,
+		     double rises_ns[EDGE_TAIL]);
+
 /* What queues and timestamps may change of a gap with that spread. */
 double edge_margin_noise_ns(const struct edge *edge, double spread_ns);
 
