@@ -18,6 +18,11 @@
 /* Rate: six deviations of its estimate; level: what no wander does within half a minute. */
 #define STEP_SIGMAS 6.0
 #define JUMP_LEAST_NS 20000.0
+/* So often in the past, AFTER points apart, the rate is compared in the same way. */
+#define WANDERS 20
+#define WANDERS_LEAST 4
+/* Until it was, 80 s: a change is so many times as large as it has to be otherwise. */
+#define WANDERS_UNKNOWN 10.0
 /* From this distance a reading is another clock, not a point. */
 #define FAR_NS 1e9
 
@@ -214,6 +219,41 @@ static double most_bound_ns(const struct cycles *cycles, int64_t first, int64_t 
 	return most_ns;
 }
 
+/*
+ * Deviation of what AFTER points up to @index differ by from those before them where nothing
+ * happened: the rate of fabric time wanders as well, by ppm where timestamps are off by
+ * microseconds. NAN: not known.
+ */
+static double wander_ppb(const struct cycles *cycles, int64_t index)
+{
+	double sizes[WANDERS];
+	unsigned int found = 0;
+
+	for (unsigned int i = 0; i < WANDERS; i++, index -= AFTER) {
+		struct fit after = fit_robust(cycles, index, index - AFTER, AFTER);
+		struct fit before =
+			fit_robust(cycles, index - AFTER, index - AFTER - BEFORE_AGE, BEFORE);
+
+		if (after.count == AFTER && before.count >= BEFORE_LEAST)
+			sizes[found++] = fabs(after.rate_ppb - before.rate_ppb);
+	}
+	if (found < WANDERS_LEAST)
+		return NAN;
+	qsort(sizes, found, sizeof(sizes[0]), by_size);
+	return sizes[found / 2] / 0.6745;
+}
+
+/* Beyond the noise of points, and beyond what the rate wanders by. */
+static bool is_step(const struct cycles *cycles, int64_t split, double change_ppb, double limit_ppb)
+{
+	double wander;
+
+	if (change_ppb <= limit_ppb)
+		return false;
+	wander = wander_ppb(cycles, split);
+	return change_ppb > (isfinite(wander) ? STEP_SIGMAS * wander : WANDERS_UNKNOWN * limit_ppb);
+}
+
 /* The newest points against those before them. */
 static bool differs(const struct cycles *cycles, struct cycles_step *step)
 {
@@ -250,7 +290,7 @@ static bool differs(const struct cycles *cycles, struct cycles_step *step)
 		.after_ppb = after.rate_ppb,
 		.jump_ns = after.level_ns - before.level_ns - size_ns,
 	};
-	return fabs(after.rate_ppb - before.rate_ppb) > limit_ppb ||
+	return is_step(cycles, split, fabs(after.rate_ppb - before.rate_ppb), limit_ppb) ||
 	       fabs(step->jump_ns) >
 		       JUMP_LEAST_NS + 20 * noise_ns + 2 * (old_ns + new_ns) +
 			       fabs(after.rate_ppb - before.rate_ppb) * BEFORE * STEP_S;

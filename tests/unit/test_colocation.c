@@ -354,6 +354,32 @@ Test(colocation, a_step_within_the_bounds_is_of_fabric_time)
 	cr_expect_eq(count_steps(2e6), 0);
 }
 
+/* The rate of fabric time goes up and down by 1 ppm in 90 s; after 15 minutes the counter's
+ * changes. */
+Test(colocation, the_wander_of_fabric_time_is_no_step)
+{
+	struct cycles *cycles = calloc(1, sizeof(*cycles));
+	int64_t period = 45, stepped = 450, last = 480;
+	struct cycles_step step;
+	unsigned int steps = 0;
+
+	for (int64_t i = 0; i < last; i++) {
+		int64_t fabric_ns = 1000000000000ll + i * CYCLES_STEP_NS;
+		double wave = 2 * M_PI * (double)i / (double)period;
+		double ahead_ns = 1000 * cos(wave) / (2 * M_PI) * (double)period * 2;
+
+		if (i > stepped)
+			ahead_ns += 60000.0 * (double)(i - stepped);
+		steps +=
+			cycles_add(cycles, fabric_ns,
+				   (uint64_t)(fabric_ns + 1000000 + llrint(ahead_ns)), 1000, &step);
+		if (i <= stepped)
+			cr_assert_eq(steps, 0, "at %d s", (int)(2 * i));
+	}
+	cr_expect_eq(steps, 1);
+	free(cycles);
+}
+
 Test(colocation, points)
 {
 	struct cycles *cycles = calloc(1, sizeof(*cycles));
