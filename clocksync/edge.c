@@ -21,6 +21,7 @@
 #define TAIL_GAIN 0.02
 #define TAIL_ROUNDS 40
 #define TAIL_LEAST 2 /* 2^2 points, TRIAL_SUPPORT_ENOUGH: of fewer the lowest say more */
+#define TAIL_WINDOW_NS 2000000000LL
 #define TAIL_CLEAN 8 /* fits in a row with clean packets: there are */
 /* A direction without a probe for this long and for this many of its mean gaps is lost. */
 #define SILENT_NS 250000000
@@ -250,6 +251,8 @@ static void tail_learn(struct edge *edge, const struct edge_trial *trial,
 			tail_end(edge);
 		return;
 	}
+	if (!edge->tail.k)
+		edge->tail.rounds = 0; /* anew, of the window of a tail */
 	edge->tail.k = (size_t)1 << best;
 	edge->noise_known = true;
 	edge->noise_ns = least / M_SQRT2; /* two timestamps each */
@@ -326,6 +329,20 @@ static int try_window(struct edge *edge, int64_t last, unsigned halvings,
 	return edge_trial_run(edge, trial, hint, scratch);
 }
 
+/*
+ * The mean of the lowest delays of a long window is no better than that of several fits, and a
+ * clock that is slewed meanwhile bends it.
+ */
+static unsigned tail_halvings(const struct edge *edge)
+{
+	int64_t window_ns = EDGE_BUCKETS * edge->bucket_ns;
+	unsigned halvings = 0;
+
+	while (halvings < HALVINGS_MAX && window_ns >> (halvings + 1) >= TAIL_WINDOW_NS)
+		halvings++;
+	return halvings;
+}
+
 /* Tries the window of the last fit and, alternately, the next shorter or longer one. */
 static int best_window(struct edge *edge, int64_t last, struct edgefit_hint *hint,
 		       struct edge_scratch *scratch, struct edge_trial *best)
@@ -333,15 +350,16 @@ static int best_window(struct edge *edge, int64_t last, struct edgefit_hint *hin
 	struct edge_trial other;
 	unsigned beside;
 
+	if (edge->tail.k)
+		edge->halvings = tail_halvings(edge);
 	for (;; edge->halvings--) {
 		int err = try_window(edge, last, edge->halvings, hint, scratch, best);
 
 		if (!edge->halvings && err)
 			return err;
-		if (!edge->halvings || (!err && !best->flagged && !edge->tail.k))
+		if (!edge->halvings || (!err && (!best->flagged || edge->tail.k)))
 			break;
 	}
-	/* What a tail's lowest delays scatter by was learned of the whole window. */
 	if (best->flagged || edge->tail.k)
 		return 0;
 	edge->shorter = !edge->shorter;

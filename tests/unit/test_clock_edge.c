@@ -295,6 +295,11 @@ Test(clock_edge, where_no_packet_is_clean_the_lowest_are_averaged)
 	cr_expect_lt(fabs(error_of(&edge->estimate, &path)), 20);
 	cr_expect_lt(edge->estimate.noise_ns, 40);
 	cr_expect_lt(edge->estimate.offset_sigma_ns, 20);
+	/* Of a longer window a part. */
+	path.wait_ns = 200000;
+	edge_init(edge, 10000 * MS);
+	feed(edge, &rng, &path, 10000 * MS, 15, scratch);
+	cr_expect_float_eq(edge->estimate.window_s, 2.5, 1e-9);
 	free(edge);
 	free(scratch);
 }
