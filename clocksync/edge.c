@@ -205,7 +205,7 @@ static void floor_learn(struct edge *edge, const struct edge_trial *trial)
 	least_learn(edge, trial->window.last * edge->bucket_ns / EDGE_LEAST_NS);
 }
 
-/* There are clean packets: their noise and their floor are learned anew. */
+/* Noise and floor were those of the tail. */
 static void tail_end(struct edge *edge)
 {
 	edge->tail.k = 0;
@@ -252,7 +252,7 @@ static void tail_learn(struct edge *edge, const struct edge_trial *trial,
 		return;
 	}
 	if (!edge->tail.k)
-		edge->tail.rounds = 0; /* anew, of the window of a tail */
+		edge->tail.rounds = 0; /* the window changes: tail_halvings() */
 	edge->tail.k = (size_t)1 << best;
 	edge->noise_known = true;
 	edge->noise_ns = least / M_SQRT2; /* two timestamps each */

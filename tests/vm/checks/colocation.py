@@ -18,7 +18,7 @@ POINTS = 15  # of each series, at least
 # As of the oscillator of another host: what the lab adds to its counter and clock. Four guests fill two CPUs: points of 60 us.
 DRIFTS_PPB = {"C": 4200}
 OTHERS = [("C", "leaf3")]
-# Noise of a point 2 us, with half of the CPUs; 4 to 5 with 20ms.
+# Noise of a point 2 us, and half of the CPUs in use.
 PAIR_INTERVAL, TEXTFILE_INTERVAL = "5ms", "60s"
 DECIDED_S = 1800
 CACHE = os.environ.get("ESCAPEMENT_CACHE", "/var/cache/escapement-tests")
