@@ -109,11 +109,17 @@ static const struct field tai_fields[] = {
 
 #define FIT(member, type, key) FIELD(struct edge_estimate, member, type, key)
 static const struct field fit_fields[] = {
-	{FIT(local_ns, I64, "offset_local_ns")}, {FIT(drift_ppb, REAL, "drift_ppb")},
-	{FIT(residual_ns, REAL, "residual_ns")}, {FIT(floor_ns, REAL, "floor_ns")},
-	{FIT(noise_ns, REAL, "noise_ns")},	 {FIT(window_s, REAL, "window_s")},
-	{FIT(pairs_kept, U32, "pairs_kept")},	 {FIT(pairs_seen, U32, "pairs_seen")},
-	{FIT(flagged, BOOL, "flagged")},	 {},
+	{FIT(local_ns, I64, "offset_local_ns")},
+	{FIT(drift_ppb, REAL, "drift_ppb")},
+	{FIT(residual_ns, REAL, "residual_ns")},
+	{FIT(floor_ns, REAL, "floor_ns")},
+	{FIT(noise_ns, REAL, "noise_ns")},
+	{FIT(window_s, REAL, "window_s")},
+	{FIT(pairs_kept, U32, "pairs_kept")},
+	{FIT(pairs_seen, U32, "pairs_seen")},
+	{FIT(averaged, U32, "averaged"), .nonzero = true},
+	{FIT(flagged, BOOL, "flagged")},
+	{},
 };
 
 /* The line in force; while readers slew it is another one, up to the end of the slew. */

@@ -29,7 +29,10 @@ static const struct column clock_peers[] = {
 	{"DRIFT_PPM", "drift_ppb", FORMAT_PPM, .help = "the peer's local clock against ours"},
 	{"KEPT", "pairs_kept/pairs_seen", FORMAT_SHARE,
 	 .help = "probe pairs that met no queue, and were used"},
-	{"CONSENSUS", "{consensus}<| {flagged:?(few clean pairs)|}|>", FORMAT_TEXT, COLUMN_LEFT,
+	{"CONSENSUS",
+	 "{consensus}<| {flagged:?(few clean pairs)|}|>"
+	 "<| (no clean packet: the {averaged} lowest averaged)|>",
+	 FORMAT_TEXT, COLUMN_LEFT,
 	 .help = "`used`; `refused_offset`, `refused_drift`: too far from the others, "
 		 "which is a fault only beyond the error bounds (events); `unsure`: it agrees, "
 		 "but queues on its path leave it worse than this clock; `absent`: no estimate; "

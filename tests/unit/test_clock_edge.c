@@ -289,12 +289,14 @@ Test(clock_edge, where_no_packet_is_clean_the_lowest_are_averaged)
 	cr_expect(sigma > sqrt(squares) / 2 && sigma < 3 * sqrt(squares),
 		  "off by %.0f ns, said to be by %.0f", sqrt(squares), sigma);
 	cr_expect_eq(edge_pair_interval(edge, 8000), 8000);
+	cr_expect_geq(edge->estimate.averaged, 4);
 	path.wait_ns = 0;
 	path.noise_ns = 20;
 	feed(edge, &rng, &path, now_ns, 10, scratch);
 	cr_expect_lt(fabs(error_of(&edge->estimate, &path)), 20);
 	cr_expect_lt(edge->estimate.noise_ns, 40);
 	cr_expect_lt(edge->estimate.offset_sigma_ns, 20);
+	cr_expect_eq(edge->estimate.averaged, 0);
 	/* Of a longer window a part. */
 	path.wait_ns = 200000;
 	edge_init(edge, 10000 * MS);

@@ -133,8 +133,11 @@ Test(clock_reply, peers_by_plane_and_host)
 	add(FLEET_PLANE_FRONTEND, "h3");
 	add(FLEET_PLANE_BACKEND, "h10");
 	edge = add(FLEET_PLANE_BACKEND, "h2");
-	edge->fit.estimate = (struct edge_estimate){
-		.valid = true, .offset_ns = -1000, .offset_fraction_ns = 0.5, .pairs_kept = 80};
+	edge->fit.estimate = (struct edge_estimate){.valid = true,
+						    .offset_ns = -1000,
+						    .offset_fraction_ns = 0.5,
+						    .pairs_kept = 80,
+						    .averaged = 8};
 	the_clock.host.consensus.peers[edge->place].status = CONSENSUS_REFUSED_DRIFT;
 	the_clock.host.consensus.peers[edge->place].drift_ppb = 40;
 	synced();
@@ -150,6 +153,7 @@ Test(clock_reply, peers_by_plane_and_host)
 	cr_expect_str_eq(text(peer, "consensus"), "refused_drift");
 	cr_expect_float_eq(real_number(peer, "offset_ns"), -999.5, 1e-9);
 	cr_expect_eq(number(peer, "pairs_kept"), 80);
+	cr_expect_eq(number(peer, "averaged"), 8);
 	cr_expect_eq(real_number(peer, "error_ppb"), 40);
 	peer = json_array_get(get(object, "peers"), 2);
 	cr_expect_str_eq(text(peer, "plane"), "frontend");
