@@ -97,6 +97,23 @@ static void test_alone(void)
 	}
 }
 
+/* A threshold of 5 ms on a path of 0.25: the window of each is in the queue. */
+static void test_short_path(void)
+{
+	struct figures f;
+
+	tnet_init(&net, seeds.seed);
+	net.link_bps = 100e6;
+	net.queue_bytes = 250000;
+	net.threshold_ns = 5e6;
+	net.back_ns = 100e3;
+	for (int i = 0; i < 16; i++)
+		tnet_add(&net, false);
+	f = run("16 long, a threshold of twenty RTTs");
+	tap_ok(f.jain > 0.9 && f.load > 0.97 && !f.dropped,
+	       "a threshold of twenty RTTs: 16 get alike");
+}
+
 static void test_request(void)
 {
 	double took[2];
@@ -149,6 +166,7 @@ static void test(void)
 	test_incast();
 	test_clocks();
 	test_alone();
+	test_short_path();
 	test_request();
 	test_weights();
 }
@@ -156,7 +174,7 @@ static void test(void)
 int main(int count, char **words)
 {
 	seeds.argument = count > 1 ? words[1] : NULL;
-	seeds_plan(&seeds, 15);
+	seeds_plan(&seeds, 16);
 	while (seeds_next(&seeds))
 		test();
 	return tap.failed ? 1 : 0;
