@@ -371,6 +371,17 @@ Test(cli, features_report_what_is_missing)
 	cr_expect_null(strstr(text, "c1"), "what is available costs nothing");
 }
 
+Test(cli, clock_states_what_an_offset_is_from)
+{
+	const char *text = shown(
+		"clock", "{\"state\":\"synced\",\"peers\":[{\"peer\":\"h2\",\"consensus\":\"used\","
+			 "\"flagged\":false,\"averaged\":8},{\"peer\":\"h3\","
+			 "\"consensus\":\"unsure\",\"flagged\":true}]}");
+
+	expect(text, "used (no clean packet: the 8 lowest averaged)\n");
+	expect(text, "unsure (few clean pairs)\n");
+}
+
 /* `config show` is a configuration: what is shown, taken again, shows the same. */
 Test(cli, config_show_can_be_taken_again)
 {
