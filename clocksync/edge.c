@@ -304,7 +304,7 @@ static void publish(struct edge *edge, const struct edge_trial *trial)
 	estimate->valid = true;
 	estimate->flagged = trial->flagged;
 	estimate->one_side = trial->one_side;
-	estimate->averaged = (uint32_t)edge->tail.k;
+	estimate->averaged = trial->averaged;
 	estimate->local_ns = trial->window.x0_ns + (int64_t)rint(trial->middle_s * 1e9);
 	estimate->offset_ns = ns_add(trial->window.y0_ns, (int64_t)whole);
 	estimate->offset_fraction_ns = trial->offset_ns - whole;

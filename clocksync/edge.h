@@ -65,7 +65,7 @@ struct edge_estimate {
 			    offset may be off by as much, either way */
 	uint32_t points[2]; /* seen in the window, forward and backward */
 	uint32_t pairs_kept, pairs_seen;
-	uint32_t averaged;   /* lowest delays a direction: edge.tail; 0: clean packets */
+	uint32_t averaged;   /* so many of the lowest delays of a direction; 0: clean packets */
 	uint32_t support[2]; /* support points per side */
 };
 

@@ -364,9 +364,11 @@ int edge_trial_run(const struct edge *edge, struct edge_trial *trial,
 			if (most[s] < 2)
 				most[s] = 2;
 		}
+		trial->averaged = (uint32_t)(most[0] < most[1] ? most[0] : most[1]);
 		trial->line.steps = 0;
 		err = edgefit_solve(side, most, hint, scratch->residuals, &trial->line);
 	} else {
+		trial->averaged = 0;
 		err = edgefit_adapt(side, most, edge_gap_ns(edge), hint, scratch->residuals,
 				    &trial->line);
 	}

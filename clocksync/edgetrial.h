@@ -21,6 +21,7 @@ struct edge_trial {
 	double slope_ppb;	   /* refined from line's */
 	double upper_ns, lower_ns; /* the middle of each cloud's edge at x0 */
 	size_t inliers[2];
+	uint32_t averaged; /* lowest points of a side: edge->tail; 0: the clean ones were fitted */
 	double x_mean_s[2];
 	double middle_s;  /* of the inliers, relative to x0 */
 	double spread_s;  /* their standard deviation */
