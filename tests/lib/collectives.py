@@ -57,14 +57,14 @@ def note(text):
 
 
 class Flow(contendlab.Stream):
-    """One queue pair; its number is the last byte of its own QPN, its rank is that in its job."""
+    """One queue pair; its rank in its job is the last byte of its own QPN: by that the board knows it."""
 
     def __init__(self, number, ends, part, job, rank):
         super().__init__(*ends, 1, part * contendlab.RATE_MBIT * 1e6)
         self.number, self.job, self.rank = number, job, rank
 
     def draw(self, draw):
-        local = draw.randrange(1, 255) << 8 | self.number
+        local = draw.randrange(1, 255) << 8 | self.rank
         remote = draw.randrange(0x100, 0xff00)
         return local, remote, [contendlab.rxe_port(local, remote)]
 
