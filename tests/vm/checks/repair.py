@@ -87,8 +87,11 @@ def test_repair(tap, folder):
     missing = [tool for tool in ("fio", "nvme") if not shutil.which(tool)]
     if not tap.check(not missing, "the programs are here", f"{missing}: tests/deps long"):
         return
-    longest = {direction: [] for direction in DIRECTIONS}
     directions = tuple(ONLY.split(",")) if ONLY else DIRECTIONS if RUNS > 1 else DIRECTIONS[-1:]
+    unknown = set(directions) - set(DIRECTIONS)
+    if not tap.check(not unknown, "the directions are known", f"{unknown}: there are {', '.join(DIRECTIONS)}"):
+        return
+    longest = {direction: [] for direction in DIRECTIONS}
     for direction in RUNS * directions:
         seconds = FIO_SECONDS
         for _ in range(TRIES):
